@@ -1,0 +1,45 @@
+# Two commands matter: `make run` and `make test`. Python 3.11 or newer and make, nothing else.
+PYTHON ?= python3
+# For pip, such as: make setup PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+PIP_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run setup fetch test test-fast lint clean
+
+run: fetch
+	@HF_HUB_OFFLINE=1 $(BIN)/gunicorn
+
+setup: $(VENV)/.runtime
+
+fetch: setup
+	@$(BIN)/flask --app app fetch-model --if-missing
+
+test: $(VENV)/.dev fetch
+	@HF_HUB_OFFLINE=1 $(BIN)/pytest -q
+
+test-fast: $(VENV)/.dev
+	@$(BIN)/pytest -q -m "not model"
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+# The models stay: they are hours of somebody's slow line.
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path "./models/*" -prune -exec rm -rf {} +
+
+$(VENV)/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed (make PYTHON=python3.12)")'
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: requirements.txt | $(VENV)/bin/pip
+	@echo "installing requirements.txt into $(VENV) (torch is large: a few minutes on a slow line)"
+	@$(BIN)/pip install --disable-pip-version-check $(PIP_ARGS) -r requirements.txt
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
+	@$(BIN)/pip install --disable-pip-version-check $(PIP_ARGS) -r requirements-dev.txt
+	@touch $@

@@ -1,0 +1,1 @@
+"""The service's parts; `app.py` wires them."""
