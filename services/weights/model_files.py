@@ -1,0 +1,48 @@
+"""What a model on disk is, and the small manifest that says where it came from."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+MANIFEST = "aio.json"
+FETCH = "flask --app app fetch-model"
+
+
+class WeightsError(Exception):
+    """The model's files can't be had or used; the message says why and what to do."""
+
+
+class UnreachableError(WeightsError):
+    """The hub gave no usable answer: no network, a time-out, a cut, a broken mirror."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A folder with `config.json`, tokenizer, chat template and safetensors."""
+
+    folder: Path
+    name: str  # hub id, folder name, or the .gguf file's stem
+    is_stand_in: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Where a folder that we made came from. It is written last, so it also means "whole"."""
+
+    model: str
+    source: Literal["hub", "stand-in", "gguf"]
+    origin: str  # hub: revision; stand-in: SHA-256 of the file; gguf: size and time of the file
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    text = json.dumps(asdict(manifest), indent=2) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The folder's manifest; None where there is none that we could have written."""
+    try:
+        return Manifest(**json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
