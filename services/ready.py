@@ -1,0 +1,122 @@
+"""All that answering needs, once the model is loaded. Imports torch: only for who serves."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from services.dialogue import Dialogue
+from services.encoding import TextEncoder
+from services.engine.engine import Engine
+from services.engine.loading import choose_precision, load_model, processor_flags, usable_cores
+from services.engine.tasks import ScoredEvent
+from services.prompts import Prompt
+from services.schemas import MAX_NEW_TOKENS
+from services.sentiment import LabelScorer
+from services.settings import Settings
+from services.weights import ModelFiles, find_model
+
+log = logging.getLogger(__name__)
+
+
+class NotAbleError(Exception):
+    """These settings or prompts can't work with this model; the message names what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The model's parts that requests use, none of which changes any more."""
+
+    files: ModelFiles
+    precision: str
+    engine: Engine
+    encoder: TextEncoder
+    prompts: Mapping[str, Prompt]
+    scorers: Mapping[str, LabelScorer]
+    dialogues: Mapping[str, Dialogue]
+
+
+def make_engine(settings: Settings, files: ModelFiles, precision: str) -> Engine:
+    """An engine for these files, not yet started; it loads them in its own thread."""
+    torch.set_num_threads(settings.threads or usable_cores())
+    longest = settings.context_tokens + MAX_NEW_TOKENS
+    return Engine(
+        lambda: load_model(files.folder, precision, longest),
+        kv_budget_bytes=settings.kv_budget_mb * 2**20,
+        max_running=settings.max_running,
+    )
+
+
+def make_ready(
+    settings: Settings, prompts: Mapping[str, Prompt], engine: Engine | None = None
+) -> Ready:
+    """Load the model; encode the prompts, prefill what they begin with, calibrate the labels.
+
+    `engine`, not yet started, takes the place of the one that the settings ask for.
+
+    Raises:
+        NotAbleError: a prompt and the longest text don't fit into `AIO_CONTEXT_TOKENS`, or this
+            and the longest answer into the model's positions or `AIO_KV_BUDGET_MB`.
+        WeightsError, UnsupportedModelError, TemplateError, EngineError: see there.
+    """
+    files = find_model(settings)
+    precision, why = choose_precision(settings.precision, processor_flags())
+    log.info("loading %s in %s: %s", files.name, precision, why)
+    engine = engine or make_engine(settings, files, precision)
+    engine.start()
+    try:
+        engine.wait_loaded()
+        shortage = engine.shortage(settings.context_tokens + MAX_NEW_TOKENS)
+        if shortage is not None:
+            raise NotAbleError(
+                f"AIO_CONTEXT_TOKENS ({settings.context_tokens}) and an answer of "
+                f"{MAX_NEW_TOKENS} tokens are too much (AIO_KV_BUDGET_MB is "
+                f"{settings.kv_budget_mb}): {shortage}"
+            )
+        return _encode_all(settings, files, precision, engine, prompts)
+    except BaseException:
+        engine.stop()
+        raise
+
+
+def _encode_all(
+    settings: Settings,
+    files: ModelFiles,
+    precision: str,
+    engine: Engine,
+    prompts: Mapping[str, Prompt],
+) -> Ready:
+    encoder = TextEncoder.from_folder(files.folder)
+    scorers: dict[str, LabelScorer] = {}
+    dialogues: dict[str, Dialogue] = {}
+    for name, prompt in prompts.items():
+        encoded = encoder.encode_prompt(prompt)
+        frame = len(encoded.head_ids) + len(encoded.tail_ids)
+        if prompt.kind == "chat" and frame + settings.max_text_tokens > settings.context_tokens:
+            raise NotAbleError(
+                f"AIO_CONTEXT_TOKENS ({settings.context_tokens}) has no room for a text of "
+                f"AIO_MAX_TEXT_TOKENS ({settings.max_text_tokens}) in the prompt {name!r}, "
+                f"which has {frame} tokens itself"
+            )
+        engine.add_prefix(encoded.head_ids)
+        if prompt.kind == "chat":
+            dialogues[name] = Dialogue(encoded, settings.context_tokens)
+        else:
+            scorers[name] = LabelScorer(encoded)
+            _calibrate(scorers[name], prompt, encoder, engine)
+    return Ready(files, precision, engine, encoder, prompts, scorers, dialogues)
+
+
+def _calibrate(scorer: LabelScorer, prompt: Prompt, encoder: TextEncoder, engine: Engine) -> None:
+    handles = [
+        engine.submit(scorer.task(encoder.encode_text(text))) for text in prompt.content_free
+    ]
+    rows = []
+    for handle in handles:
+        event = handle.next_event()
+        if not isinstance(event, ScoredEvent):
+            raise NotAbleError(f"the labels of {prompt.name!r} can't be calibrated: {event}")
+        rows.append(event.log_probs)
+    if rows:
+        scorer.calibrate(rows)

@@ -1,0 +1,146 @@
+"""The real gunicorn over a tiny random checkpoint: ports, sockets, exit statuses."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.served import ROOT, Served, served
+from tests.tiny import write_checkpoint
+
+TEXT = "the weather is nice"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint")
+    write_checkpoint(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def service(checkpoint: Path) -> Iterator[Served]:
+    with served(AIO_MODEL=str(checkpoint), AIO_PRECISION="fp32") as service:
+        service.wait_ready()
+        yield service
+
+
+def _wait_for(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_port_is_open_while_the_model_loads(service: Served) -> None:
+    answered = [status for status in service.statuses if status]
+    assert answered[0] == 503
+    assert answered[-1] == 200
+    assert set(answered) == {503, 200}
+
+
+def test_says_where_to_look_once_ready(service: Served) -> None:
+    assert _wait_for(lambda: f"on {service.url}" in service.log)
+
+
+def test_serves_the_page(service: Served) -> None:
+    answer = requests.get(service.url, timeout=10)
+    assert answer.headers["Content-Type"].startswith("text/html")
+    assert "<form" in answer.text
+
+
+def test_streams_frame_by_frame(service: Served) -> None:
+    body = {"text": TEXT, "stream": True, "max_new_tokens": 8}
+    with requests.post(f"{service.url}/analyze", json=body, stream=True, timeout=30) as answer:
+        names = [line[7:] for line in answer.iter_lines() if line.startswith(b"event: ")]
+    assert names[0] == b"sentiment"
+    assert names[-1] == b"done"
+    assert set(names[1:-1]) <= {b"delta"}
+
+
+def test_large_body_is_refused_and_the_service_goes_on(service: Served) -> None:
+    answer = requests.post(
+        f"{service.url}/analyze",
+        data=b"x" * 100_000,
+        timeout=30,
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 413
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert requests.get(f"{service.url}/healthz", timeout=10).status_code == 200
+
+
+def _open_analyze(service: Served, **fields: object) -> socket.socket:
+    body = json.dumps({"text": TEXT, "max_new_tokens": 512, "temperature": 2.0, **fields}).encode()
+    connection = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+    head = (
+        "POST /analyze HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+def _turns(service: Served, session_id: str) -> list[object]:
+    answer = requests.get(f"{service.url}/sessions/{session_id}", timeout=10)
+    turns: list[object] = answer.json()["turns"]
+    return turns
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_turn_of_a_client_that_leaves_is_rolled_back(service: Served, is_streamed: bool) -> None:
+    name = f"leaver-{is_streamed}"
+    with _open_analyze(service, session_id=name, stream=is_streamed) as connection:
+        if is_streamed:
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        else:
+            assert _wait_for(lambda: requests.get(f"{service.url}/sessions/{name}", timeout=10).ok)
+    body = {"text": TEXT, "session_id": name, "max_new_tokens": 2}
+    assert requests.post(f"{service.url}/analyze", json=body, timeout=30).status_code == 200
+    assert len(_turns(service, name)) == 1
+
+
+def test_broken_weights_end_the_start_with_a_message(checkpoint: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    shutil.copytree(checkpoint, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with served(AIO_MODEL=str(folder)) as service:
+        assert service.wait_exit() == 4
+    assert "model.safetensors" in service.log
+    assert "Traceback" not in service.log
+    assert "Listening" not in service.log
+
+
+def test_load_that_fails_in_the_worker_stops_the_master(checkpoint: Path, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts"
+    shutil.copytree(ROOT / "prompts", prompts)
+    sentiment = prompts / "sentiment.yaml"
+    text = sentiment.read_text("utf-8")
+    sentiment.write_text(text.replace("Positive", "Unbelievably positive"), "utf-8")
+    with served(AIO_MODEL=str(checkpoint), AIO_PROMPTS_DIR=str(prompts)) as service:
+        assert service.wait_exit() == 4
+    assert "Unbelievably positive" in service.log
+    assert "Traceback" not in service.log
+
+
+def test_bad_settings_end_the_start_with_every_name() -> None:
+    with served(AIO_PRECISION="int3", AIO_THREADS="many", AIO_TYPO="1") as service:
+        assert service.wait_exit() == 4
+    for name in ("AIO_PRECISION", "AIO_THREADS", "AIO_TYPO"):
+        assert name in service.log
+    assert "Traceback" not in service.log
+
+
+def test_building_the_application_imports_no_torch() -> None:
+    code = "import sys, app; app.create_app(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
