@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from services.dialogue import Dialogue
-from services.encoding import TextEncoder
+from services.encoding import EncodedPrompt, TextEncoder
 from services.engine.engine import Engine
 from services.engine.loading import choose_precision, load_model, processor_flags, usable_cores
 from services.engine.tasks import ScoredEvent
@@ -40,9 +40,8 @@ class Ready:
 def make_engine(settings: Settings, files: ModelFiles, precision: str) -> Engine:
     """An engine for these files, not yet started; it loads them in its own thread."""
     torch.set_num_threads(settings.threads or usable_cores())
-    longest = settings.context_tokens + MAX_NEW_TOKENS
     return Engine(
-        lambda: load_model(files.folder, precision, longest),
+        lambda: load_model(files.folder, precision),
         kv_budget_bytes=settings.kv_budget_mb * 2**20,
         max_running=settings.max_running,
     )
@@ -67,13 +66,6 @@ def make_ready(
     engine.start()
     try:
         engine.wait_loaded()
-        shortage = engine.shortage(settings.context_tokens + MAX_NEW_TOKENS)
-        if shortage is not None:
-            raise NotAbleError(
-                f"AIO_CONTEXT_TOKENS ({settings.context_tokens}) and an answer of "
-                f"{MAX_NEW_TOKENS} tokens are too much (AIO_KV_BUDGET_MB is "
-                f"{settings.kv_budget_mb}): {shortage}"
-            )
         return _encode_all(settings, files, precision, engine, prompts)
     except BaseException:
         engine.stop()
@@ -92,13 +84,7 @@ def _encode_all(
     dialogues: dict[str, Dialogue] = {}
     for name, prompt in prompts.items():
         encoded = encoder.encode_prompt(prompt)
-        frame = len(encoded.head_ids) + len(encoded.tail_ids)
-        if prompt.kind == "chat" and frame + settings.max_text_tokens > settings.context_tokens:
-            raise NotAbleError(
-                f"AIO_CONTEXT_TOKENS ({settings.context_tokens}) has no room for a text of "
-                f"AIO_MAX_TEXT_TOKENS ({settings.max_text_tokens}) in the prompt {name!r}, "
-                f"which has {frame} tokens itself"
-            )
+        _check_room(settings, encoded, engine)
         engine.add_prefix(encoded.head_ids)
         if prompt.kind == "chat":
             dialogues[name] = Dialogue(encoded, settings.context_tokens)
@@ -106,6 +92,29 @@ def _encode_all(
             scorers[name] = LabelScorer(encoded)
             _calibrate(scorers[name], prompt, encoder, engine)
     return Ready(files, precision, engine, encoder, prompts, scorers, dialogues)
+
+
+def _check_room(settings: Settings, encoded: EncodedPrompt, engine: Engine) -> None:
+    """The longest request that the settings allow has to be able to run, or they promise it."""
+    prompt = encoded.prompt
+    longest = len(encoded.head_ids) + len(encoded.tail_ids) + settings.max_text_tokens
+    if prompt.kind == "chat":
+        if longest > settings.context_tokens:
+            raise NotAbleError(
+                f"the prompt {prompt.name!r} with a text of AIO_MAX_TEXT_TOKENS "
+                f"({settings.max_text_tokens}) has {longest} tokens, over AIO_CONTEXT_TOKENS "
+                f"({settings.context_tokens})"
+            )
+        longest = settings.context_tokens + MAX_NEW_TOKENS
+    else:
+        longest += sum(map(len, encoded.choices))
+    shortage = engine.shortage(longest)
+    if shortage is not None:
+        raise NotAbleError(
+            f"the longest request of {prompt.name!r} can't run with AIO_CONTEXT_TOKENS="
+            f"{settings.context_tokens}, AIO_MAX_TEXT_TOKENS={settings.max_text_tokens}, "
+            f"AIO_KV_BUDGET_MB={settings.kv_budget_mb}: {shortage}"
+        )
 
 
 def _calibrate(scorer: LabelScorer, prompt: Prompt, encoder: TextEncoder, engine: Engine) -> None:

@@ -24,7 +24,7 @@ def test_default_settings_are_able(settings: Settings, forward: ScriptedForward)
 def test_text_longer_than_the_context_is_named(
     settings: Settings, forward: ScriptedForward
 ) -> None:
-    with pytest.raises(NotAbleError, match=r"AIO_CONTEXT_TOKENS.*AIO_MAX_TEXT_TOKENS"):
+    with pytest.raises(NotAbleError, match=r"AIO_MAX_TEXT_TOKENS.*over AIO_CONTEXT_TOKENS"):
         make(replace(settings, context_tokens=1024), forward)
 
 

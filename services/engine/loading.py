@@ -46,7 +46,7 @@ def choose_precision(asked: str, flags: frozenset[str]) -> tuple[str, str]:
     return "fp32", "the processor has no bf16 products"
 
 
-def load_model(folder: Path, precision: str, max_positions: int) -> Qwen2Model:
+def load_model(folder: Path, precision: str) -> Qwen2Model:
     """Read the checkpoint in `folder` and keep its weights in `precision` (bf16 or fp32).
 
     Raises:
@@ -55,7 +55,7 @@ def load_model(folder: Path, precision: str, max_positions: int) -> Qwen2Model:
         KeyError: a tensor is missing; it is named.
     """
     config = ModelConfig.from_dict(json.loads((folder / "config.json").read_text("utf-8")))
-    return Qwen2Model(config, _tensor_reader(folder), _DTYPES[precision], max_positions)
+    return Qwen2Model(config, _tensor_reader(folder), _DTYPES[precision])
 
 
 def _tensor_reader(folder: Path) -> Callable[[str], torch.Tensor]:

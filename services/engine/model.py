@@ -61,14 +61,10 @@ class Qwen2Model:
         config: ModelConfig,
         weight: Callable[[str], torch.Tensor],
         dtype: torch.dtype,
-        max_positions: int | None = None,
     ) -> None:
-        """Take the weights by their checkpoint names from `weight`, in `dtype` for the products.
-
-        `max_positions` bounds the rotary table (the config's own number where it is None).
-        """
+        """Take the weights by their checkpoint names from `weight`, in `dtype` for the products."""
         self.config = config
-        self.max_positions = min(max_positions or config.max_positions, config.max_positions)
+        self.max_positions = config.max_positions
         self.kv_spec = KVSpec(config.num_layers, config.num_kv_heads, config.head_dim)
         self._embedding = weight("model.embed_tokens.weight").to(dtype)
         head = self._embedding if config.is_tied else weight("lm_head.weight").to(dtype)

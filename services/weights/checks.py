@@ -35,7 +35,7 @@ def check_files(files: ModelFiles) -> ModelConfig:
 
 def _check_folder(folder: Path) -> ModelConfig:
     config = read_config(folder)
-    _read_json(folder / TOKENIZER)
+    _check_token_ids(folder, config)
     _check_chat_template(folder)
     tensors = _read_headers(folder)
     for name, shape in expected_tensors(config):
@@ -100,6 +100,19 @@ def _check_tensor(folder: Path, name: str, found: TensorHeader | None, shape: Sh
         )
     if not found.fits_its_bytes:
         raise WeightsError(f"{folder}: {name} has more or fewer bytes than its shape needs.")
+
+
+def _check_token_ids(folder: Path, config: ModelConfig) -> None:
+    """An id beyond the embedding would only show when a text has that token."""
+    tokenizer = _read_json(folder / TOKENIZER)
+    added = [token.get("id", 0) for token in tokenizer.get("added_tokens", [])]
+    vocabulary = tokenizer.get("model", {}).get("vocab", {})
+    largest = max([*added, *vocabulary.values()], default=0)
+    if largest >= config.vocab_size:
+        raise WeightsError(
+            f"{folder}: the tokenizer has an id {largest}, the model's vocabulary ends before "
+            f"{config.vocab_size}."
+        )
 
 
 def _check_chat_template(folder: Path) -> None:

@@ -186,3 +186,11 @@ def test_budget_is_never_exceeded(tiny_folder: Path, seed: int) -> None:
     assert forward.excesses == []
     assert forward.num_looks > 100
     assert sum(isinstance(end, FailedEvent) for end in ends) < len(ends) / 2
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "named"), [(128, None), (129, "K/V budget"), (8193, "8192 positions")]
+)
+def test_shortage_is_told_beforehand(start: Start, num_tokens: int, named: str | None) -> None:
+    reason = start(budget_tokens=128).shortage(num_tokens)
+    assert reason is None if named is None else named in str(reason)

@@ -43,6 +43,7 @@ def test_longest_prefix_wins(engine: Engine, forward: StepwiseForward) -> None:
     forward.steps.clear()
     outcome(engine.submit(forward.chat(forward.turn("hello", long))))
     outcome(engine.submit(forward.chat(forward.turn("hello", short))))
+    assert [prefix.token_ids for prefix in engine.prefixes()] == [long, short]
     assert [step[0] for step in forward.steps if len(step[0]) > 1] == [forward.turn("hello")] * 2
 
 

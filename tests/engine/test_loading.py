@@ -75,14 +75,14 @@ def test_missing_tensor_is_named(tmp_path: Path) -> None:
     del weights["model.layers.1.mlp.down_proj.weight"]
     save_file(weights, tmp_path / "model.safetensors")
     with pytest.raises(KeyError, match=r"model\.layers\.1\.mlp\.down_proj\.weight"):
-        load_model(tmp_path, "fp32", 64)
+        load_model(tmp_path, "fp32")
 
 
 def test_no_weights_is_an_error(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError):
-        load_model(tmp_path, "fp32", 64)
+        load_model(tmp_path, "fp32")
 
 
 def test_shards_give_the_same_model(tmp_path: Path) -> None:
@@ -92,16 +92,16 @@ def test_shards_give_the_same_model(tmp_path: Path) -> None:
     stock.save_pretrained(tmp_path / "shards", max_shard_size=100_000)
     index = json.loads((tmp_path / "shards" / "model.safetensors.index.json").read_text("utf-8"))
     assert len(set(index["weight_map"].values())) > 1
-    single, shards = (load_model(tmp_path / name, "fp32", 64) for name in ("single", "shards"))
+    single, shards = (load_model(tmp_path / name, "fp32") for name in ("single", "shards"))
     assert torch.equal(last_logits(single), last_logits(shards))
 
 
 def test_other_files_in_the_folder_are_not_read(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
-    wanted = last_logits(load_model(tmp_path, "fp32", 64))
+    wanted = last_logits(load_model(tmp_path, "fp32"))
     others = {name: t + 1 for name, t in load_file(tmp_path / "model.safetensors").items()}
     save_file(others, tmp_path / "zz_of_another_model.safetensors")
-    assert torch.equal(last_logits(load_model(tmp_path, "fp32", 64)), wanted)
+    assert torch.equal(last_logits(load_model(tmp_path, "fp32")), wanted)
 
 
 @pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
@@ -110,14 +110,14 @@ def test_half_precision_files_run_in_fp32(tmp_path: Path, stored: torch.dtype) -
     path = tmp_path / "model.safetensors"
     halves = {name: tensor.to(stored) for name, tensor in load_file(path).items()}
     save_file({name: tensor.float() for name, tensor in halves.items()}, path)
-    wanted = last_logits(load_model(tmp_path, "fp32", 64))
+    wanted = last_logits(load_model(tmp_path, "fp32"))
     save_file(halves, path)
-    assert torch.equal(last_logits(load_model(tmp_path, "fp32", 64)), wanted)
+    assert torch.equal(last_logits(load_model(tmp_path, "fp32")), wanted)
 
 
 def test_overwriting_the_file_leaves_the_model_alone(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
-    model, path = load_model(tmp_path, "fp32", 64), tmp_path / "model.safetensors"
+    model, path = load_model(tmp_path, "fp32"), tmp_path / "model.safetensors"
     wanted = last_logits(model)
     with path.open("r+b") as file:
         file.write(bytes(path.stat().st_size))

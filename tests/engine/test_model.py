@@ -65,7 +65,7 @@ def make_pair(folder: Path, shape: str, *, is_tied: bool) -> Pair:
     stock = write_checkpoint(
         folder, **SHAPES[shape], tie_word_embeddings=is_tied, rope_parameters=rope
     )
-    return Pair(folder, stock, load_model(folder, "fp32", 1024))
+    return Pair(folder, stock, load_model(folder, "fp32"))
 
 
 @pytest.fixture(
@@ -184,25 +184,18 @@ def test_both_forms_of_the_rope_config(
     (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
     (tmp_path / "model.safetensors").symlink_to(pair.folder / "model.safetensors")
     ids = pair.random_ids(90)
-    ours = Pair(tmp_path, pair.stock, load_model(tmp_path, "fp32", 1024))
+    ours = Pair(tmp_path, pair.stock, load_model(tmp_path, "fp32"))
     assert_close(ours.run(ids, ours.cache()), pair.stock_logits(ids))
 
 
-def test_last_position_of_the_table_runs(grouped: Pair) -> None:
-    model = load_model(grouped.folder, "fp32", 40)
-    ids = grouped.random_ids(40)
-    logits = model.forward([Segment(ids, KVCache(model.kv_spec), 1)])
-    assert_close(logits, grouped.stock_logits(ids)[-1:])
-
-
-def test_positions_are_never_more_than_the_models_own(grouped: Pair) -> None:
-    assert load_model(grouped.folder, "fp32", 10_000).max_positions == 4096
+def test_positions_are_the_models_own(grouped: Pair) -> None:
+    assert load_model(grouped.folder, "fp32").max_positions == 4096
 
 
 def test_bf16_stays_near_fp32(pair: Pair) -> None:
     """Off by less than a twentieth of the logits' own spread; measured 2 to 3.5 %."""
     ids = pair.random_ids(200)
-    model = load_model(pair.folder, "bf16", 1024)
+    model = load_model(pair.folder, "bf16")
     logits = model.forward([Segment(ids, KVCache(model.kv_spec), len(ids))])
     stock = pair.stock_logits(ids)
     assert logits.dtype == torch.float32
@@ -210,7 +203,7 @@ def test_bf16_stays_near_fp32(pair: Pair) -> None:
 
 
 def test_batched_in_bf16_equals_alone(grouped: Pair) -> None:
-    model = load_model(grouped.folder, "bf16", 1024)
+    model = load_model(grouped.folder, "bf16")
     prompts = [grouped.random_ids(n, seed=n) for n in (3, 40, 9)]
     alone = [model.forward([Segment(p, KVCache(model.kv_spec), 1)]) for p in prompts]
     batched = model.forward([Segment(p, KVCache(model.kv_spec), 1) for p in prompts])

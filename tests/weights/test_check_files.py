@@ -197,3 +197,18 @@ def test_damage_of_fetched_files_names_the_command(folder: Path) -> None:
         WeightsError, match=r"lacks tokenizer\.json\. `flask --app app fetch-model`"
     ):
         check(folder)
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        {"model": {"vocab": {"a": 0, "b": CONFIG["vocab_size"]}}},
+        {"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": CONFIG["vocab_size"]}]},
+    ],
+)
+def test_token_id_beyond_the_vocabulary_is_refused(
+    folder: Path, tokenizer: dict[str, object]
+) -> None:
+    write_json(folder / "tokenizer.json", tokenizer)
+    with pytest.raises(WeightsError, match=f"id {CONFIG['vocab_size']}"):
+        check(folder)
