@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from flask import Flask, Response, g, request
 
-from services.bodies import READ_LIMIT_BYTES, check_length, has_unread_body
+from services.bodies import READ_LIMIT_BYTES, check_length, has_unread_body, skip_body
 from services.cli import register_cli
 from services.connection import stop_reading
 from services.errors import register_error_handlers
@@ -70,9 +70,9 @@ def _begin() -> None:
 def _finish(response: Response) -> Response:
     response.headers["X-Request-ID"] = g.request_id
     response.headers["X-Content-Type-Options"] = "nosniff"
-    # A small body that a success ignores is the server's to skip; any other would hold it up.
-    is_endless = request.content_length is None
-    if has_unread_body(request) and (response.status_code >= 400 or is_endless):
+    # Skipped where it is small, so that the connection can go on; a large or endless one would
+    # hold the server up.
+    if has_unread_body(request) and not skip_body(request):
         stop_reading(request.environ)
     return response
 

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 from flask import Request, g
 
+from services.connection import BROKEN_BODY
 from services.errors import (
     ForeignOriginError,
     MalformedError,
@@ -60,8 +61,23 @@ def has_unread_body(request: Request) -> bool:
     return is_announced and not g.get("is_body_read", False)
 
 
+def skip_body(request: Request) -> bool:
+    """Read a small announced body that nobody wanted, so that the connection can go on; whether
+    nothing of it is left."""
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        return False
+    try:
+        _read(request)
+    except (TooLargeError, MalformedError):
+        return False
+    return True
+
+
 def _read(request: Request) -> bytes:
-    body = request.get_data()
+    try:
+        body = request.get_data()
+    except BROKEN_BODY:
+        raise MalformedError("the body's chunks are broken or end too early") from None
     if len(body) > MAX_BODY_BYTES:
         raise _too_large()
     if request.content_length is not None and len(body) < request.content_length:

@@ -1,12 +1,18 @@
-"""What the service asks of gunicorn's socket; under another server it knows nothing and says so."""
+"""What the service asks of gunicorn and its socket; under another server it asks nothing."""
 
 import select
 import socket
 from collections.abc import Callable
 from typing import Any
 
+from gunicorn.http.errors import ParseException
+from werkzeug.exceptions import ClientDisconnected
+
 # POLLRDHUP is Linux's; elsewhere a client that left is noticed at the next write.
 _LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+
+# What reading a body raises when its chunks are none, or it ends before it should.
+BROKEN_BODY: tuple[type[Exception], ...] = (ParseException, ClientDisconnected)
 
 
 def leaving_watch(environ: dict[str, Any]) -> Callable[[], bool]:

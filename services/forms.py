@@ -94,6 +94,8 @@ def _value(name: str, values: list[str]) -> Any:
 
 
 def _number(name: str, value: str) -> float | str:
+    if "_" in value:  # Python's own spelling, not a number of anyone else's
+        return value
     try:
         number = float(value)
     except ValueError:

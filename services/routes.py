@@ -5,6 +5,7 @@ from typing import Any
 
 from flask import Blueprint, Response, current_app, g, jsonify, request
 from marshmallow import ValidationError
+from werkzeug.datastructures import MIMEAccept
 
 from services.analysis import Analysis
 from services.bodies import read_fields
@@ -144,7 +145,8 @@ def _analysis(wanted: AnalyzeRequest) -> Analysis:
 
 def _stream_type(asked: bool | None) -> str | None:
     """The stream's type; None for a JSON answer. An explicit `stream` wins over `Accept`."""
-    accept = request.accept_mimetypes
+    # Without parameters: a client may well send back the charset of our own answer.
+    accept = MIMEAccept([(value.partition(";")[0], q) for value, q in request.accept_mimetypes])
     if asked is None:
         asked = accept.best_match([JSON, SSE, NDJSON]) in (SSE, NDJSON)
     if not asked:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from services.errors import UnavailableError
 
+# Turns of one session run one after the other; more of them waiting would take others' places.
+MAX_LINE = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -127,10 +130,12 @@ class SessionStore:
         """Stand in line for a turn of a session, which is made at first use.
 
         Raises:
-            UnavailableError: as in `create`.
+            UnavailableError: as in `create`, or the line is `MAX_LINE` long.
         """
         with self._lock:
             session = self.find(session_id) or self._add(session_id, is_issued=False)
+            if len(session.line) >= MAX_LINE:
+                raise UnavailableError("too many turns wait in this session", retry_after_s=5)
             ticket = Ticket(self, session)
             session.line.append(ticket)
             if session.line[0] is ticket:

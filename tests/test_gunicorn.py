@@ -1,5 +1,6 @@
 """The real gunicorn over a tiny random checkpoint: ports, sockets, exit statuses."""
 
+import http.client
 import json
 import shutil
 import socket
@@ -77,6 +78,35 @@ def test_large_body_is_refused_and_the_service_goes_on(service: Served) -> None:
     assert answer.status_code == 413
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert requests.get(f"{service.url}/healthz", timeout=10).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [b"zz\r\n{}\r\n", b"-1\r\n", b"2\r\n{}{}\r\n0\r\n\r\n", b"2\r\n{}\r\n0\r\nbad trailer\r\n\r\n"],
+)
+def test_broken_chunks_are_the_clients_fault(service: Served, chunks: bytes) -> None:
+    head = (
+        b"POST /analyze HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as connection:
+        connection.sendall(head + chunks)
+        answer = connection.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"application/problem+json" in answer
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nope", 404), ("/healthz", 405)])
+def test_connection_goes_on_after_an_unwanted_body(service: Served, path: str, status: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
+    for _again in range(3):
+        connection.request("POST", path, b"x" * 1000, {"Content-Type": "text/plain"})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == status
+    connection.request("GET", "/healthz")
+    assert connection.getresponse().status == 200
+    connection.close()
 
 
 def _open_analyze(service: Served, **fields: object) -> socket.socket:

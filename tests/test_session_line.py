@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from services.sessions import SessionStore, Turn
+from services.errors import UnavailableError
+from services.sessions import MAX_LINE, SessionStore, Turn
 
 TURN = Turn("chat", "hi", "hello", "Positive", (1,), (2,))
 
@@ -168,3 +169,13 @@ def test_lines_hold_under_threads(store: SessionStore) -> None:
     session = store.find("a")
     assert session is not None
     assert (most, len(session.turns)) == (1, 200)
+
+
+def test_line_of_one_session_is_bounded(store: SessionStore) -> None:
+    tickets = [store.join("a") for _ in range(MAX_LINE)]
+    with pytest.raises(UnavailableError) as caught:
+        store.join("a")
+    assert caught.value.retry_after_s is not None
+    assert store.join("b").wait(0)
+    tickets[0].release()
+    assert not store.join("a").wait(0)

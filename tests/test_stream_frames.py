@@ -118,6 +118,8 @@ def test_text_in_a_frame_is_one_line_of_plain_json(
         (None, "image/png", JSON),
         (None, SSE, SSE),
         (None, NDJSON, NDJSON),
+        (None, f"{SSE}; charset=utf-8", SSE),
+        (None, f"{NDJSON}; charset=utf-8; q=0.4, {JSON}; q=0.2", NDJSON),
         (None, f"{SSE}, {JSON};q=0.5", SSE),
         (None, f"{SSE};q=0.5, {JSON}", JSON),
         (None, f"{SSE}, {JSON}", JSON),
