@@ -44,7 +44,7 @@ class TextEncoder:
 
     def __init__(self, tokenizer: Any, extra_end_ids: Sequence[int] = ()) -> None:
         """`tokenizer` is one of transformers' fast tokenizers, with a chat template."""
-        self._tokenizer = tokenizer
+        self.template_tokenizer = tokenizer
         plain = json.loads(tokenizer.backend_tokenizer.to_str())
         control = plain["added_tokens"]
         plain["added_tokens"] = []
@@ -111,7 +111,7 @@ class TextEncoder:
         )
 
     def _render_pieces(self, turns: list[dict[str, str]]) -> list[str]:
-        text = self._tokenizer.apply_chat_template(
+        text = self.template_tokenizer.apply_chat_template(
             turns, tokenize=False, add_generation_prompt=True
         )
         pieces = []
@@ -123,7 +123,7 @@ class TextEncoder:
         return [*pieces, text]
 
     def _ids(self, piece: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(piece, add_special_tokens=False))
+        return tuple(self.template_tokenizer.encode(piece, add_special_tokens=False))
 
     def _choices(self, prompt: Prompt) -> tuple[tuple[int, ...], ...]:
         labels = [self._ids(label) for label in prompt.labels]

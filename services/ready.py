@@ -9,7 +9,8 @@ import torch
 from services.dialogue import Dialogue
 from services.encoding import EncodedPrompt, TextEncoder
 from services.engine.engine import Engine
-from services.engine.loading import choose_precision, load_model, processor_flags, usable_cores
+from services.engine.loading import load_model, usable_cores
+from services.engine.precision import Precision, choose_precision, processor_flags
 from services.engine.tasks import ScoredEvent
 from services.prompts import Prompt
 from services.schemas import MAX_NEW_TOKENS
@@ -37,7 +38,7 @@ class Ready:
     dialogues: Mapping[str, Dialogue]
 
 
-def make_engine(settings: Settings, files: ModelFiles, precision: str) -> Engine:
+def make_engine(settings: Settings, files: ModelFiles, precision: Precision) -> Engine:
     """An engine for these files, not yet started; it loads them in its own thread."""
     torch.set_num_threads(settings.threads or usable_cores())
     return Engine(
@@ -60,13 +61,13 @@ def make_ready(
         WeightsError, UnsupportedModelError, TemplateError, EngineError: see there.
     """
     files = find_model(settings)
-    precision, why = choose_precision(settings.precision, processor_flags())
-    log.info("loading %s in %s: %s", files.name, precision, why)
+    precision = choose_precision(settings.precision, processor_flags())
+    log.info("loading %s in %s: %s", files.name, precision.name, precision.reason)
     engine = engine or make_engine(settings, files, precision)
     engine.start()
     try:
         engine.wait_loaded()
-        return _encode_all(settings, files, precision, engine, prompts)
+        return _encode_all(settings, files, precision.name, engine, prompts)
     except BaseException:
         engine.stop()
         raise

@@ -52,7 +52,7 @@ def load_settings() -> Settings:
         "model": env.str,
         "model_dir": env.path,
         "prompts_dir": env.path,
-        "precision": _with(env.str, OneOf(["auto", "bf16", "fp32"])),
+        "precision": _with(env.str, OneOf(["auto", "int8", "bf16", "fp32"])),
         "threads": _with(env.int, Range(0, 1024)),
         "host": env.str,
         "port": _with(env.int, Range(1, 65535)),

@@ -21,8 +21,11 @@ class Layer:
     down: Linear
 
 
-def load_layer(weight: Callable[[str], torch.Tensor], prefix: str, dtype: torch.dtype) -> Layer:
-    """Take a layer's tensors by their checkpoint names, which begin with `prefix`."""
+def load_layer(
+    weight: Callable[[str], torch.Tensor], prefix: str, linear: Callable[..., Linear]
+) -> Layer:
+    """Take a layer's tensors by their checkpoint names, which begin with `prefix`; `linear` makes
+    a product of a weight and a bias."""
 
     def joined(*names: str) -> torch.Tensor:
         return torch.cat([weight(prefix + name) for name in names])
@@ -30,12 +33,12 @@ def load_layer(weight: Callable[[str], torch.Tensor], prefix: str, dtype: torch.
     attention = [f"self_attn.{name}_proj" for name in "qkv"]
     return Layer(
         input_norm=weight(prefix + "input_layernorm.weight").float(),
-        qkv=Linear(
-            joined(*(f"{name}.weight" for name in attention)).to(dtype),
+        qkv=linear(
+            joined(*(f"{name}.weight" for name in attention)),
             joined(*(f"{name}.bias" for name in attention)),
         ),
-        output=Linear(weight(prefix + "self_attn.o_proj.weight").to(dtype)),
+        output=linear(weight(prefix + "self_attn.o_proj.weight")),
         post_norm=weight(prefix + "post_attention_layernorm.weight").float(),
-        gate_up=Linear(joined("mlp.gate_proj.weight", "mlp.up_proj.weight").to(dtype)),
-        down=Linear(weight(prefix + "mlp.down_proj.weight").to(dtype)),
+        gate_up=linear(joined("mlp.gate_proj.weight", "mlp.up_proj.weight")),
+        down=linear(weight(prefix + "mlp.down_proj.weight")),
     )

@@ -1,4 +1,4 @@
-"""From a folder of safetensors to a `Qwen2Model` in the precision that suits the processor."""
+"""From a folder of safetensors to a `Qwen2Model`."""
 
 import json
 import os
@@ -10,8 +10,7 @@ from safetensors import safe_open
 
 from services.engine.config import ModelConfig
 from services.engine.model import Qwen2Model
-
-_DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+from services.engine.precision import Precision
 
 
 def usable_cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
@@ -26,28 +25,8 @@ def usable_cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
 
 
-def processor_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """The processor's feature flags; empty where the system doesn't tell."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        return frozenset()
-    flags = (line.partition(":")[2] for line in lines if line.startswith("flags"))
-    return frozenset(next(flags, "").split())
-
-
-def choose_precision(asked: str, flags: frozenset[str]) -> tuple[str, str]:
-    """`auto` -> bf16 where the processor multiplies it, else fp32. Returns it and the reason."""
-    if asked != "auto":
-        return asked, "asked for by AIO_PRECISION"
-    native = sorted(flags & {"avx512_bf16", "amx_bf16"})
-    if native:
-        return "bf16", f"the processor has {native[0]}"
-    return "fp32", "the processor has no bf16 products"
-
-
-def load_model(folder: Path, precision: str) -> Qwen2Model:
-    """Read the checkpoint in `folder` and keep its weights in `precision` (bf16 or fp32).
+def load_model(folder: Path, precision: Precision) -> Qwen2Model:
+    """Read the checkpoint in `folder` and keep its weights in `precision`.
 
     Raises:
         UnsupportedModelError: see `ModelConfig.from_dict`.
@@ -55,7 +34,7 @@ def load_model(folder: Path, precision: str) -> Qwen2Model:
         KeyError: a tensor is missing; it is named.
     """
     config = ModelConfig.from_dict(json.loads((folder / "config.json").read_text("utf-8")))
-    return Qwen2Model(config, _tensor_reader(folder), _DTYPES[precision])
+    return Qwen2Model(config, _tensor_reader(folder), precision)
 
 
 def _tensor_reader(folder: Path) -> Callable[[str], torch.Tensor]:
@@ -69,10 +48,16 @@ def _tensor_reader(folder: Path) -> Callable[[str], torch.Tensor]:
     if not single.is_file():
         shards: dict[str, str] = json.loads(index.read_text("utf-8"))["weight_map"]
         paths = {folder / name for name in shards.values()}
-    files = {}
+    homes = {}
     for path in sorted(paths):
-        file = safe_open(path, framework="pt")
-        files.update(dict.fromkeys(file.keys(), file))
-    # Cloned out of the file's mapped pages, which are not aligned, and which someone who writes
-    # the file anew would pull from under the model.
-    return lambda name: files[name].get_tensor(name).clone()
+        with safe_open(path, framework="pt") as file:
+            homes.update(dict.fromkeys(file.keys(), path))
+
+    def read(name: str) -> torch.Tensor:
+        # Opened anew for each: the pages of a file that stays mapped count as this process's
+        # memory. Cloned: mapped pages are not aligned, and change with the file.
+        with safe_open(homes[name], framework="pt") as file:
+            tensor: torch.Tensor = file.get_tensor(name).clone()
+        return tensor
+
+    return read

@@ -16,7 +16,7 @@ from torch.nn import functional
 from services.engine.config import ModelConfig
 from services.engine.kv_cache import KVCache, KVSpec, Slot, Span
 from services.engine.layer import load_layer
-from services.engine.linear import Linear
+from services.engine.precision import Precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,18 @@ class Qwen2Model:
         self,
         config: ModelConfig,
         weight: Callable[[str], torch.Tensor],
-        dtype: torch.dtype,
+        precision: Precision,
     ) -> None:
-        """Take the weights by their checkpoint names from `weight`, in `dtype` for the products."""
+        """Take the weights by their checkpoint names from `weight`; keep them in `precision`."""
         self.config = config
         self.max_positions = config.max_positions
         self.kv_spec = KVSpec(config.num_layers, config.num_kv_heads, config.head_dim)
-        self._embedding = weight("model.embed_tokens.weight").to(dtype)
-        head = self._embedding if config.is_tied else weight("lm_head.weight").to(dtype)
-        self._head = Linear(head)
+        table = precision.stored(weight("model.embed_tokens.weight"))
+        self._embedding = precision.embedding(table)
+        self._head = precision.linear(table if config.is_tied else weight("lm_head.weight"))
         self._norm = weight("model.norm.weight").float()
         self._layers = [
-            load_layer(weight, f"model.layers.{index}.", dtype)
+            load_layer(weight, f"model.layers.{index}.", precision.linear)
             for index in range(config.num_layers)
         ]
         self._cos, self._sin = _rotary_tables(config, self.max_positions)
@@ -89,7 +89,7 @@ class Qwen2Model:
             ]
         )
         cos, sin = self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1)
-        hidden = functional.embedding(torch.tensor(token_ids), self._embedding).float()
+        hidden = self._embedding(torch.tensor(token_ids))
         for index, layer in enumerate(self._layers):
             hidden = hidden + self._attention(
                 index, self._rms(hidden, layer.input_norm), parts, (cos, sin)

@@ -7,40 +7,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from services.engine.kv_cache import KVCache
-from services.engine.loading import choose_precision, load_model, processor_flags, usable_cores
+from services.engine.loading import load_model, usable_cores
 from services.engine.model import Qwen2Model, Segment
+from services.engine.precision import Precision
 from tests.tiny import write_checkpoint
-
-
-@pytest.mark.parametrize(
-    ("asked", "flags", "precision", "reason"),
-    [
-        ("auto", {"sse2", "avx512_bf16"}, "bf16", "the processor has avx512_bf16"),
-        ("auto", {"amx_bf16", "avx512f"}, "bf16", "the processor has amx_bf16"),
-        ("auto", {"avx2", "avx512f"}, "fp32", "the processor has no bf16 products"),
-        ("auto", set(), "fp32", "the processor has no bf16 products"),
-        ("fp32", {"avx512_bf16"}, "fp32", "asked for by AIO_PRECISION"),
-        ("bf16", set(), "bf16", "asked for by AIO_PRECISION"),
-    ],
-)
-def test_precision_suits_the_processor(
-    asked: str, flags: set[str], precision: str, reason: str
-) -> None:
-    assert choose_precision(asked, frozenset(flags)) == (precision, reason)
-
-
-def test_flags_are_the_first_processors(tmp_path: Path) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("processor\t: 0\nflags\t\t: fpu avx2\n\nprocessor\t: 1\nflags\t\t: sse\n")
-    assert processor_flags(cpuinfo) == {"fpu", "avx2"}
-
-
-@pytest.mark.parametrize("content", [None, "processor\t: 0\n"])
-def test_no_flags_where_the_system_does_not_tell(tmp_path: Path, content: str | None) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    if content is not None:
-        cpuinfo.write_text(content)
-    assert processor_flags(cpuinfo) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -75,14 +45,14 @@ def test_missing_tensor_is_named(tmp_path: Path) -> None:
     del weights["model.layers.1.mlp.down_proj.weight"]
     save_file(weights, tmp_path / "model.safetensors")
     with pytest.raises(KeyError, match=r"model\.layers\.1\.mlp\.down_proj\.weight"):
-        load_model(tmp_path, "fp32")
+        load_model(tmp_path, Precision("fp32"))
 
 
 def test_no_weights_is_an_error(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError):
-        load_model(tmp_path, "fp32")
+        load_model(tmp_path, Precision("fp32"))
 
 
 def test_shards_give_the_same_model(tmp_path: Path) -> None:
@@ -92,16 +62,18 @@ def test_shards_give_the_same_model(tmp_path: Path) -> None:
     stock.save_pretrained(tmp_path / "shards", max_shard_size=100_000)
     index = json.loads((tmp_path / "shards" / "model.safetensors.index.json").read_text("utf-8"))
     assert len(set(index["weight_map"].values())) > 1
-    single, shards = (load_model(tmp_path / name, "fp32") for name in ("single", "shards"))
+    single, shards = (
+        load_model(tmp_path / name, Precision("fp32")) for name in ("single", "shards")
+    )
     assert torch.equal(last_logits(single), last_logits(shards))
 
 
 def test_other_files_in_the_folder_are_not_read(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
-    wanted = last_logits(load_model(tmp_path, "fp32"))
+    wanted = last_logits(load_model(tmp_path, Precision("fp32")))
     others = {name: t + 1 for name, t in load_file(tmp_path / "model.safetensors").items()}
     save_file(others, tmp_path / "zz_of_another_model.safetensors")
-    assert torch.equal(last_logits(load_model(tmp_path, "fp32")), wanted)
+    assert torch.equal(last_logits(load_model(tmp_path, Precision("fp32"))), wanted)
 
 
 @pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
@@ -110,14 +82,14 @@ def test_half_precision_files_run_in_fp32(tmp_path: Path, stored: torch.dtype) -
     path = tmp_path / "model.safetensors"
     halves = {name: tensor.to(stored) for name, tensor in load_file(path).items()}
     save_file({name: tensor.float() for name, tensor in halves.items()}, path)
-    wanted = last_logits(load_model(tmp_path, "fp32"))
+    wanted = last_logits(load_model(tmp_path, Precision("fp32")))
     save_file(halves, path)
-    assert torch.equal(last_logits(load_model(tmp_path, "fp32")), wanted)
+    assert torch.equal(last_logits(load_model(tmp_path, Precision("fp32"))), wanted)
 
 
 def test_overwriting_the_file_leaves_the_model_alone(tmp_path: Path) -> None:
     write_checkpoint(tmp_path)
-    model, path = load_model(tmp_path, "fp32"), tmp_path / "model.safetensors"
+    model, path = load_model(tmp_path, Precision("fp32")), tmp_path / "model.safetensors"
     wanted = last_logits(model)
     with path.open("r+b") as file:
         file.write(bytes(path.stat().st_size))
