@@ -17,14 +17,14 @@ from services.errors import register_error_handlers
 from services.prompts import PromptError, load_prompts
 from services.routes import bp
 from services.runtime import Runtime
-from services.settings import Settings, SettingsError, load_settings
+from services.settings import EXIT_LOAD_FAILED, Settings, SettingsError, load_settings
+from services.weights import stand_in_warning
 
 if TYPE_CHECKING:
     from services.engine.engine import Engine
     from services.ready import Ready
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
-EXIT_LOAD_FAILED = 4  # gunicorn's master stops on it instead of starting workers for ever
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ def say_ready(ready: "Ready") -> None:
     """Log what answers, and warn where it is a stand-in."""
     log.info("ready: %s in %s", ready.files.name, ready.precision)
     if ready.files.is_stand_in:
-        log.warning("%s stands in for the real model, see README.md", ready.files.name)
+        log.warning(stand_in_warning(ready.files))
 
 
 def _leave(error: Exception) -> None:

@@ -1,20 +1,26 @@
 """How gunicorn serves the application. One worker: one model, and sessions in its memory.
 
-The figures behind each setting stand in docs/decisions.md.
+docs/decisions.md says why each setting is as it is.
 """
 
 import logging
 import os
+import signal
 import sys
+import threading
+from types import FrameType
 from typing import Any
 
+from services.connection import limit_waiting
 from services.places import MAX_LABEL_REQUESTS
 from services.prompts import PromptError, load_prompts
 from services.runtime import Runtime
-from services.settings import SettingsError, load_settings
-from services.weights import WeightsError, check_files, find_model
+from services.settings import EXIT_LOAD_FAILED, SettingsError, load_settings
+from services.weights import WeightsError, check_files, find_model, stand_in_warning
 
-EXIT_LOAD_FAILED = 4  # the master stops on it instead of starting workers for ever
+DRAIN_S = 20  # after SIGTERM running replies have so long; the rest is then told
+LEAVE_S = 5  # after the engine's death the worker has so long to leave by itself
+MAX_WAIT_S = 10  # of one read or write on a connection
 
 
 def _stop(error: Exception) -> None:
@@ -53,11 +59,13 @@ def on_starting(server: Any) -> None:
     except (PromptError, WeightsError) as error:
         _stop(error)
     if files.is_stand_in:
-        server.log.warning(
-            "%s stands in for the real model. For the real one: flask --app app fetch-model "
-            "(HF_ENDPOINT=... where a mirror is reached)",
-            files.name,
-        )
+        server.log.warning(stand_in_warning(files))
+
+
+def when_ready(server: Any) -> None:
+    """The port is open: bound how long its connections may keep a thread waiting."""
+    for listener in server.LISTENERS:
+        limit_waiting(listener.sock, MAX_WAIT_S)
 
 
 def post_worker_init(worker: Any) -> None:
@@ -70,14 +78,33 @@ def post_worker_init(worker: Any) -> None:
         worker.log.error("the model can't be loaded: %s", error)
         os._exit(EXIT_LOAD_FAILED)
 
+    def leave() -> None:
+        # Everyone who waited has been told; gunicorn starts a new worker.
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Timer(LEAVE_S, os._exit, [1]).start()
+
+    _drain_on_term(runtime)
     runtime.start(
         on_ready=lambda ready: worker.log.info(
             "ready: %s in %s on http://%s", ready.files.name, ready.precision, bind
         ),
         on_failure=fail,
+        on_death=leave,
     )
 
 
-def worker_exit(server: Any, worker: Any) -> None:
-    """Stop the engine, so that whoever still waits is told."""
-    worker.wsgi.extensions["aio"].stop()
+def _drain_on_term(runtime: Runtime) -> None:
+    """On SIGTERM, before gunicorn's own handler: no new work, and an end for whoever still runs
+    when the time is up. gunicorn kills what is left after `graceful_timeout` without a word."""
+    inner = signal.getsignal(signal.SIGTERM)
+    assert callable(inner)  # the worker has set it
+
+    def drain(signum: int, frame: FrameType | None) -> None:
+        # Not in the handler itself: it might interrupt who holds the lock.
+        threading.Thread(target=runtime.drain, daemon=True).start()
+        last_call = threading.Timer(DRAIN_S, runtime.stop)
+        last_call.daemon = True
+        last_call.start()
+        inner(signum, frame)
+
+    signal.signal(signal.SIGTERM, drain)

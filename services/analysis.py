@@ -122,8 +122,7 @@ class Analysis:
         after: tuple[SequenceHandle, ...],
         stack: ExitStack,
     ) -> tuple[SequenceHandle, NextTurn]:
-        history = ticket.turns if ticket is not None else ()
-        key = ticket.key if ticket is not None else None
+        history, key = ticket.look() if ticket is not None else ((), None)
         if self.request.replace_last:
             history = history[:-1]
         turn = self.ready.dialogues[name].next_turn(history, self.text_ids)

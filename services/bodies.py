@@ -64,7 +64,7 @@ def has_unread_body(request: Request) -> bool:
 def skip_body(request: Request) -> bool:
     """Read a small announced body that nobody wanted, so that the connection can go on; whether
     nothing of it is left."""
-    if (request.content_length or 0) > MAX_BODY_BYTES:
+    if g.get("is_body_broken", False) or (request.content_length or 0) > MAX_BODY_BYTES:
         return False
     try:
         _read(request)
@@ -77,7 +77,8 @@ def _read(request: Request) -> bytes:
     try:
         body = request.get_data()
     except BROKEN_BODY:
-        raise MalformedError("the body's chunks are broken or end too early") from None
+        g.is_body_broken = True  # reading on would find nothing, as if it had ended well
+        raise MalformedError("the body's chunks are broken, or it doesn't come") from None
     if len(body) > MAX_BODY_BYTES:
         raise _too_large()
     if request.content_length is not None and len(body) < request.content_length:

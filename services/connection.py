@@ -2,6 +2,7 @@
 
 import select
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,8 @@ from werkzeug.exceptions import ClientDisconnected
 # POLLRDHUP is Linux's; elsewhere a client that left is noticed at the next write.
 _LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
-# What reading a body raises when its chunks are none, or it ends before it should.
-BROKEN_BODY: tuple[type[Exception], ...] = (ParseException, ClientDisconnected)
+# What reading a body raises: its chunks are none, it ends too early, or nothing more comes in time.
+BROKEN_BODY: tuple[type[Exception], ...] = (ParseException, ClientDisconnected, OSError)
 
 
 def leaving_watch(environ: dict[str, Any]) -> Callable[[], bool]:
@@ -38,3 +39,14 @@ def stop_reading(environ: dict[str, Any]) -> None:
             connection.shutdown(socket.SHUT_RD)
         except OSError:
             return  # it has left already
+
+
+def limit_waiting(listener: socket.socket, seconds: int) -> None:
+    """Let no read or write on this listener's connections wait longer; they inherit it from there.
+
+    gunicorn bounds sizes, not times: half a request, or a client that reads nothing, would hold a
+    thread without end.
+    """
+    limit = struct.pack("ll", seconds, 0)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        listener.setsockopt(socket.SOL_SOCKET, option, limit)

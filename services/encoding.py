@@ -105,7 +105,7 @@ class TextEncoder:
             turns.insert(0, {"role": "system", "content": prompt.system})
         head, tail, bridge, last = self._render_pieces(turns)
         if tail != last:
-            raise TemplateError(f"{prompt.name}: the chat template treats its turns differently")
+            raise TemplateError("user: the chat template treats its turns differently")
         return EncodedPrompt(
             prompt, self._ids(head), self._ids(tail), self._ids(bridge), self._choices(prompt)
         )
@@ -118,7 +118,7 @@ class TextEncoder:
         for mark in _MARKS:
             piece, found, text = text.partition(mark)
             if not found:
-                raise TemplateError("the chat template drops or reorders texts")
+                raise TemplateError("user: the chat template drops or reorders texts")
             pieces.append(piece)
         return [*pieces, text]
 
@@ -130,11 +130,11 @@ class TextEncoder:
         for label, ids in zip(prompt.labels, labels, strict=True):
             if len(ids) > prompt.max_new_tokens:
                 raise TemplateError(
-                    f"{prompt.name}: label {label!r} has {len(ids)} tokens, "
-                    f"its budget is {prompt.max_new_tokens}"
+                    f"labels: {label!r} has {len(ids)} tokens, budget.max_new_tokens is "
+                    f"{prompt.max_new_tokens}"
                 )
         if len(set(labels)) < len(labels):
-            raise TemplateError(f"{prompt.name}: two labels are the same to the tokenizer")
+            raise TemplateError("labels: two are the same to the tokenizer")
         firsts = [ids[:1] for ids in labels]
         if len(set(firsts)) == len(firsts):
             return tuple(firsts)

@@ -2,7 +2,7 @@
 
 import string
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class Prompt:
     examples: tuple[Example, ...] = ()
     content_free: tuple[str, ...] = ()  # texts without a feeling, to calibrate the labels with
     sampling: SamplingDefaults = SamplingDefaults()
+    file: Path = Path()  # where it stands, for whoever has to mend it
 
 
 def _text(**options: Any) -> fields.String:
@@ -151,7 +152,7 @@ def load_prompt(path: Path) -> Prompt:
     except ValidationError as error:
         lines = [f"{path}: {key}: {' '.join(why)}" for key, why in field_errors(error).items()]
         raise PromptError("\n".join(lines)) from None
-    return prompt
+    return replace(prompt, file=path)
 
 
 def _split_user(user: str) -> tuple[str, str]:

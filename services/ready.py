@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from services.dialogue import Dialogue
-from services.encoding import EncodedPrompt, TextEncoder
+from services.encoding import EncodedPrompt, TemplateError, TextEncoder
 from services.engine.engine import Engine
 from services.engine.loading import load_model, usable_cores
 from services.engine.precision import Precision, choose_precision, processor_flags
@@ -21,7 +21,7 @@ from services.weights import ModelFiles, find_model
 log = logging.getLogger(__name__)
 
 
-class NotAbleError(Exception):
+class UnfitError(Exception):
     """These settings or prompts can't work with this model; the message names what."""
 
 
@@ -56,8 +56,9 @@ def make_ready(
     `engine`, not yet started, takes the place of the one that the settings ask for.
 
     Raises:
-        NotAbleError: a prompt and the longest text don't fit into `AIO_CONTEXT_TOKENS`, or this
-            and the longest answer into the model's positions or `AIO_KV_BUDGET_MB`.
+        UnfitError: a prompt can't be encoded for this model, or the longest request that it and
+            the settings allow has no room in `AIO_CONTEXT_TOKENS`, the model's positions or
+            `AIO_KV_BUDGET_MB`.
         WeightsError, UnsupportedModelError, TemplateError, EngineError: see there.
     """
     files = find_model(settings)
@@ -66,8 +67,9 @@ def make_ready(
     engine = engine or make_engine(settings, files, precision)
     engine.start()
     try:
+        encoder = TextEncoder.from_folder(files.folder)  # meanwhile the engine loads the weights
         engine.wait_loaded()
-        return _encode_all(settings, files, precision.name, engine, prompts)
+        return _encode_all(settings, files, precision.name, engine, encoder, prompts)
     except BaseException:
         engine.stop()
         raise
@@ -78,13 +80,16 @@ def _encode_all(
     files: ModelFiles,
     precision: str,
     engine: Engine,
+    encoder: TextEncoder,
     prompts: Mapping[str, Prompt],
 ) -> Ready:
-    encoder = TextEncoder.from_folder(files.folder)
     scorers: dict[str, LabelScorer] = {}
     dialogues: dict[str, Dialogue] = {}
     for name, prompt in prompts.items():
-        encoded = encoder.encode_prompt(prompt)
+        try:
+            encoded = encoder.encode_prompt(prompt)
+        except TemplateError as error:
+            raise UnfitError(f"{prompt.file}: {error}") from None
         _check_room(settings, encoded, engine)
         engine.add_prefix(encoded.head_ids)
         if prompt.kind == "chat":
@@ -101,8 +106,8 @@ def _check_room(settings: Settings, encoded: EncodedPrompt, engine: Engine) -> N
     longest = len(encoded.head_ids) + len(encoded.tail_ids) + settings.max_text_tokens
     if prompt.kind == "chat":
         if longest > settings.context_tokens:
-            raise NotAbleError(
-                f"the prompt {prompt.name!r} with a text of AIO_MAX_TEXT_TOKENS "
+            raise UnfitError(
+                f"{prompt.file}: the prompt with a text of AIO_MAX_TEXT_TOKENS "
                 f"({settings.max_text_tokens}) has {longest} tokens, over AIO_CONTEXT_TOKENS "
                 f"({settings.context_tokens})"
             )
@@ -111,8 +116,8 @@ def _check_room(settings: Settings, encoded: EncodedPrompt, engine: Engine) -> N
         longest += sum(map(len, encoded.choices))
     shortage = engine.shortage(longest)
     if shortage is not None:
-        raise NotAbleError(
-            f"the longest request of {prompt.name!r} can't run with AIO_CONTEXT_TOKENS="
+        raise UnfitError(
+            f"{prompt.file}: its longest request can't run with AIO_CONTEXT_TOKENS="
             f"{settings.context_tokens}, AIO_MAX_TEXT_TOKENS={settings.max_text_tokens}, "
             f"AIO_KV_BUDGET_MB={settings.kv_budget_mb}: {shortage}"
         )
@@ -126,7 +131,7 @@ def _calibrate(scorer: LabelScorer, prompt: Prompt, encoder: TextEncoder, engine
     for handle in handles:
         event = handle.next_event()
         if not isinstance(event, ScoredEvent):
-            raise NotAbleError(f"the labels of {prompt.name!r} can't be calibrated: {event}")
+            raise UnfitError(f"the labels of {prompt.name!r} can't be calibrated: {event}")
         rows.append(event.log_probs)
     if rows:
         scorer.calibrate(rows)

@@ -1,5 +1,7 @@
 """The service's life: loading, ready, stopped or failed. Started after the fork, never before."""
 
+import itertools
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -9,16 +11,21 @@ from services.places import MAX_LABEL_REQUESTS, Places
 from services.prompts import Prompt
 from services.sessions import SessionStore, Turn
 from services.settings import Settings
+from services.traces import trace
 
 if TYPE_CHECKING:  # torch takes seconds to import: commands and the opening port don't wait for it
     from services.engine.engine import Engine
     from services.ready import Ready
 
+log = logging.getLogger(__name__)
+
 NOT_STARTED = "the model is not loaded here; serve with make run or python app.py"
 LOADING = "the model is loading"
 STOPPING = "the service is stopping"
-# How often sessions are looked through for those that were idle too long.
-SWEEP_S = 30.0
+DEAD = "the engine has stopped"
+# How often the engine is looked after, and every how many looks the idle sessions are.
+LOOK_S = 1.0
+SWEEP_LOOKS = 30
 
 
 class Runtime:
@@ -39,8 +46,8 @@ class Runtime:
         self.label_places = Places(MAX_LABEL_REQUESTS, MAX_LABEL_REQUESTS)
         self._engine = engine
         self._ready: Ready | None = None
-        self._reason = NOT_STARTED
-        self._lock = threading.Lock()  # of `_ready` and `_reason`: loading may end while stopping
+        self._reason = NOT_STARTED  # why nothing is answered; empty while it is
+        self._lock = threading.Lock()  # loading may end while stopping
         self._stopping = threading.Event()
         self._decided = threading.Event()
 
@@ -48,23 +55,33 @@ class Runtime:
         self,
         on_ready: "Callable[[Ready], None]" = lambda ready: None,
         on_failure: Callable[[Exception], None] = lambda error: None,
+        on_death: Callable[[], None] = lambda: None,
     ) -> None:
-        """Load in the background; call back, on that thread, once it is decided."""
+        """Load in the background; call back, on that thread, once it is decided.
+
+        `on_death` is called once if the engine dies later, when all who waited have been told.
+        """
         self._reason = LOADING
-        threading.Thread(
-            target=self._boot, args=(on_ready, on_failure), name="boot", daemon=True
-        ).start()
-        threading.Thread(target=self._sweep, name="sweep", daemon=True).start()
+        for name, target in (
+            ("boot", lambda: self._boot(on_ready, on_failure)),
+            ("watch", lambda: self._watch(on_death)),
+        ):
+            threading.Thread(target=target, name=name, daemon=True).start()
 
     def wait_decided(self) -> None:
         """Return once loading has ended, well or badly; `ready` then tells which."""
         self._decided.wait()
 
+    def drain(self) -> None:
+        """Take no new work; what runs goes on."""
+        with self._lock:
+            self._reason = STOPPING
+            self._stopping.set()
+
     def stop(self) -> None:
         """Stop the engine; whoever waits is told."""
-        with self._lock:
-            ready, self._ready, self._reason = self._ready, None, STOPPING
-            self._stopping.set()
+        self.drain()
+        ready = self._ready
         if ready is not None:
             ready.engine.stop()
 
@@ -74,11 +91,12 @@ class Runtime:
         Raises:
             UnavailableError: while it loads, after it failed, and when the engine is gone.
         """
-        ready = self._ready
-        if ready is None:
-            raise UnavailableError(self._reason, retry_after_s=5)
-        if not ready.engine.is_alive:
-            raise UnavailableError("the engine has stopped", retry_after_s=10)
+        with self._lock:
+            ready, reason = self._ready, self._reason
+        if ready is not None and not reason and not ready.engine.is_alive:
+            reason = DEAD
+        if ready is None or reason:
+            raise UnavailableError(reason, retry_after_s=5)
         return ready
 
     def session_size(self, turns: Sequence[Turn], key: int) -> tuple[int, int]:
@@ -96,6 +114,7 @@ class Runtime:
 
             ready = make_ready(self.settings, self.prompts, self._engine)
         except Exception as error:
+            log.error("loading failed by %s", trace(error))
             if self._decide(None, f"the model can't be loaded: {error}"):
                 on_failure(error)
         else:
@@ -115,9 +134,19 @@ class Runtime:
             return True
 
     def _forget(self, key: int) -> None:
-        if self._ready is not None:
-            self._ready.engine.forget(key)
+        ready = self._ready
+        if ready is not None:
+            ready.engine.forget(key)
 
-    def _sweep(self) -> None:
-        while not self._stopping.wait(SWEEP_S):
-            self.sessions.expire()
+    def _watch(self, on_death: Callable[[], None]) -> None:
+        """Look after the engine and the idle sessions until the service stops."""
+        for look in itertools.count(1):
+            if self._stopping.wait(LOOK_S):
+                return
+            ready = self._ready
+            if ready is not None and not ready.engine.is_alive:
+                log.error(DEAD)
+                on_death()
+                return
+            if look % SWEEP_LOOKS == 0:
+                self.sessions.expire()

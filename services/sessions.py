@@ -59,10 +59,9 @@ class Ticket:
         """For the store: it is this ticket's turn."""
         self._called.set()
 
-    @property
-    def turns(self) -> tuple[Turn, ...]:
-        """The session's turns so far; none once it was forgotten."""
-        return self._session.turns
+    def look(self) -> tuple[tuple[Turn, ...], int | None]:
+        """The session's turns so far and `key`, in one look: it may be forgotten meanwhile."""
+        return self._store.look(self._session, self)
 
     @property
     def key(self) -> int | None:
@@ -162,6 +161,10 @@ class SessionStore:
                     self._drop(session)
 
     # --- for tickets ---
+
+    def look(self, session: Session, ticket: Ticket) -> tuple[tuple[Turn, ...], int | None]:
+        with self._lock:
+            return session.turns, ticket.key
 
     def commit(self, session: Session, turns: tuple[Turn, ...]) -> None:
         with self._lock:

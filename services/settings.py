@@ -1,4 +1,4 @@
-"""Frozen settings, read once from `AIO_*` variables (and a `.env` file beside the service)."""
+"""Frozen settings, read once from `AIO_*` variables and a `.env` in the working directory."""
 
 import os
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from marshmallow.validate import OneOf, Range
 DEFAULT_MODEL = "Qwen/Qwen1.5-0.5B-Chat"
 PREFIX = "AIO_"
 ENV_FILE = ".env"
+EXIT_LOAD_FAILED = 4  # gunicorn's master stops on it instead of starting workers for ever
 
 
 class SettingsError(Exception):

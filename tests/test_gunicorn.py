@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -89,11 +90,15 @@ def test_broken_chunks_are_the_clients_fault(service: Served, chunks: bytes) -> 
         b"POST /analyze HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as connection:
-        connection.sendall(head + chunks)
-        answer = connection.recv(4096)
-    assert answer.startswith(b"HTTP/1.1 400")
-    assert b"application/problem+json" in answer
+    with ExitStack() as stack:  # held open: the server must not linger for any of them
+        for _client in range(4):
+            connection = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+            stack.enter_context(connection)
+            connection.sendall(head + chunks)
+            answer = connection.recv(4096)
+            assert answer.startswith(b"HTTP/1.1 400")
+            assert b"application/problem+json" in answer
+        assert requests.get(f"{service.url}/healthz", timeout=1.5).status_code == 200
 
 
 @pytest.mark.parametrize(("path", "status"), [("/nope", 404), ("/healthz", 405)])
@@ -137,6 +142,23 @@ def test_turn_of_a_client_that_leaves_is_rolled_back(service: Served, is_streame
     body = {"text": TEXT, "session_id": name, "max_new_tokens": 2}
     assert requests.post(f"{service.url}/analyze", json=body, timeout=30).status_code == 200
     assert len(_turns(service, name)) == 1
+
+
+def test_term_lets_running_replies_end_and_refuses_new_ones(checkpoint: Path) -> None:
+    with served(AIO_MODEL=str(checkpoint), AIO_PRECISION="fp32") as service:
+        service.wait_ready()
+        kept = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
+        kept.request("GET", "/healthz")
+        kept.getresponse().read()
+        with _open_analyze(service, stream=True) as connection:
+            received = connection.recv(4096)
+            service.process.terminate()
+            kept.request("GET", "/readyz")
+            assert kept.getresponse().status in (200, 503)  # as the signal comes before or after
+            while piece := connection.recv(65536):
+                received += piece
+        assert received.count(b"event: done") + received.count(b"event: error") == 1
+        assert service.wait_exit() == 0
 
 
 def test_broken_weights_end_the_start_with_a_message(checkpoint: Path, tmp_path: Path) -> None:

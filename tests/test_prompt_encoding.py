@@ -136,13 +136,13 @@ def test_labels_that_begin_alike_are_scored_to_their_end(
 
 def test_label_over_its_budget_is_refused(encoder: TextEncoder) -> None:
     prompt = replace(LABEL, labels=("Positive", "无可奉告"), examples=(), max_new_tokens=2)
-    with pytest.raises(TemplateError, match=r"mood: label '无可奉告' has .* budget is 2"):
+    with pytest.raises(TemplateError, match=r"labels: '无可奉告' has .*max_new_tokens is 2"):
         encoder.encode_prompt(prompt)
 
 
 def test_labels_that_the_tokenizer_makes_equal_are_refused(encoder: TextEncoder) -> None:
     prompt = replace(LABEL, labels=("é", "e\u0301"), examples=(), max_new_tokens=4)
-    with pytest.raises(TemplateError, match="mood: two labels are the same"):
+    with pytest.raises(TemplateError, match="labels: two are the same"):
         encoder.encode_prompt(prompt)
 
 

@@ -140,6 +140,33 @@ def test_stopping_twice_is_harmless(runtime: Runtime, loading: Loading) -> None:
     assert reason_of(runtime) == "the service is stopping"
 
 
+def test_draining_takes_no_new_work_but_stops_nothing(
+    runtime: Runtime, loading: Loading, engine: Engine
+) -> None:
+    loading.may_end.set()
+    runtime.start()
+    runtime.wait_decided()
+    runtime.drain()
+    assert reason_of(runtime) == "the service is stopping"
+    assert engine.is_alive
+    runtime.stop()
+    assert not engine.is_alive
+
+
+def test_death_of_the_engine_is_told_once(
+    runtime: Runtime, loading: Loading, forward: ScriptedForward
+) -> None:
+    deaths: list[str] = []
+    loading.may_end.set()
+    runtime.start(on_death=lambda: deaths.append(reason_of(runtime)))
+    runtime.wait_decided()
+    forward.error = RuntimeError("the loop must die")
+    ready = runtime.ready()
+    ready.engine.submit(ready.scorers["sentiment"].task([1]))
+    until(lambda: bool(deaths))
+    assert deaths == ["the engine has stopped"]
+
+
 def test_session_outlives_neither_turns_nor_bytes_without_a_model(runtime: Runtime) -> None:
     session = runtime.sessions.create()
     assert runtime.session_size(session.turns, session.key) == (0, 0)

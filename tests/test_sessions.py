@@ -36,7 +36,7 @@ def store(clock: Clock, forgotten: list[int]) -> SessionStore:
 def talk(store: SessionStore, session_id: str) -> int:
     """One whole turn; returns the key of its K/V."""
     ticket = store.join(session_id)
-    ticket.commit((*ticket.turns, TURN))
+    ticket.commit((*ticket.look()[0], TURN))
     ticket.release()
     key = ticket.key
     assert key is not None

@@ -7,6 +7,13 @@ transformers nor the hub's client is loaded before a fetch needs them.
 from services.weights.checks import check_files
 from services.weights.fetch import fetch_model
 from services.weights.find import find_model
-from services.weights.model_files import ModelFiles, WeightsError
+from services.weights.model_files import ModelFiles, WeightsError, stand_in_warning
 
-__all__ = ["ModelFiles", "WeightsError", "check_files", "fetch_model", "find_model"]
+__all__ = [
+    "ModelFiles",
+    "WeightsError",
+    "check_files",
+    "fetch_model",
+    "find_model",
+    "stand_in_warning",
+]

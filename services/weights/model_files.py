@@ -46,3 +46,11 @@ def read_manifest(folder: Path) -> Manifest | None:
         return Manifest(**json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def stand_in_warning(files: ModelFiles) -> str:
+    """What an operator has to know while a stand-in answers."""
+    return (
+        f"{files.name} stands in for the real model. For the real one: make fetch-model, or "
+        f"{FETCH} (with HF_ENDPOINT=... where a mirror is reached)"
+    )

@@ -83,7 +83,7 @@ def test_seven_bit_activations_cannot_overflow_sixteen_bits() -> None:
     assert 2 * (2 * Int8Linear(weight(4, 8)).zero_point) * 127 >= 2**15
 
 
-@pytest.mark.parametrize("num_rows", [1, 8192, 8193])
+@pytest.mark.parametrize("num_rows", [1, 512, 513])
 def test_codes_and_scales_give_the_rows_back(num_rows: int) -> None:
     matrix = weight(num_rows, 4)
     codes, scales = quantize_rows(matrix)

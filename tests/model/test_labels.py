@@ -1,6 +1,10 @@
 """Real weights: the shipped sentiment prompt on forty sentences of our own."""
 
+import re
+from pathlib import Path
+
 from services.engine.tasks import ScoredEvent
+from services.prompts import load_prompt
 from services.ready import Ready
 
 MIN_RIGHT = 34
@@ -68,3 +72,12 @@ def test_at_least_34_of_40_are_right(ready: Ready) -> None:
                 wrong.append(f"{text} is {verdict.label} ({verdict.confidence:.2f})")
     total = sum(map(len, SENTENCES.values()))
     assert total - len(wrong) >= MIN_RIGHT, "\n".join(wrong)
+
+
+def test_example_task_of_the_readme_fits_its_budget(ready: Ready, tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    found = re.search(r"```yaml\n(.*?)```", readme, re.DOTALL)
+    assert found is not None
+    (tmp_path / "urgency.yaml").write_text(found[1], "utf-8")
+    encoded = ready.encoder.encode_prompt(load_prompt(tmp_path / "urgency.yaml"))
+    assert len(set(encoded.choices)) == len(encoded.prompt.labels)
