@@ -83,6 +83,9 @@ def post_worker_init(worker: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Timer(LEAVE_S, os._exit, [1]).start()
 
+    # A terminal's Ctrl-C reaches the worker beside the master's own signal, and the second of
+    # the two can interrupt gunicorn's handler of the first while it holds a lock.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _drain_on_term(runtime)
     runtime.start(
         on_ready=lambda ready: worker.log.info(

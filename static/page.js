@@ -70,7 +70,10 @@ async function send(text) {
   updateControls();
   if (failure === null) return;
   // What was typed meanwhile stays, below the message that failed.
-  box.value = [text, box.value].filter(Boolean).join("\n");
+  // The box grows by it, so the end is looked after again: the reason stands there.
+  view.keepEnd(() => {
+    box.value = [text, box.value].filter(Boolean).join("\n");
+  });
   if (mayBeDown(failure)) await becomeReady();
 }
 
