@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -104,14 +104,16 @@ def test_broken_chunks_are_the_clients_fault(service: Served, chunks: bytes) -> 
 @pytest.mark.parametrize(("path", "status"), [("/nope", 404), ("/healthz", 405)])
 def test_connection_goes_on_after_an_unwanted_body(service: Served, path: str, status: int) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
-    for _again in range(3):
-        connection.request("POST", path, b"x" * 1000, {"Content-Type": "text/plain"})
+    with closing(connection):
+        for _again in range(3):
+            connection.request("POST", path, b"x" * 1000, {"Content-Type": "text/plain"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == status
+        connection.request("GET", "/healthz")
         answer = connection.getresponse()
         answer.read()
-        assert answer.status == status
-    connection.request("GET", "/healthz")
-    assert connection.getresponse().status == 200
-    connection.close()
+        assert answer.status == 200
 
 
 def _open_analyze(service: Served, **fields: object) -> socket.socket:
@@ -150,11 +152,13 @@ def test_term_lets_running_replies_end_and_refuses_new_ones(checkpoint: Path) ->
         kept = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
         kept.request("GET", "/healthz")
         kept.getresponse().read()
-        with _open_analyze(service, stream=True) as connection:
+        with closing(kept), _open_analyze(service, stream=True) as connection:
             received = connection.recv(4096)
             service.process.terminate()
             kept.request("GET", "/readyz")
-            assert kept.getresponse().status in (200, 503)  # as the signal comes before or after
+            answer = kept.getresponse()
+            answer.read()
+            assert answer.status in (200, 503)  # as the signal comes before or after
             while piece := connection.recv(65536):
                 received += piece
         assert received.count(b"event: done") + received.count(b"event: error") == 1
