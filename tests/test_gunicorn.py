@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 import requests
+import torch
+from transformers import AutoTokenizer
 
+from services.encoding import END_TOKENS
 from tests.served import ROOT, Served, served
 from tests.tiny import write_checkpoint
 
@@ -23,7 +26,13 @@ TEXT = "the weather is nice"
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoint")
-    write_checkpoint(folder)
+    # Deep enough that a reply takes seconds, and greedy never at an end token, whose logit is 0:
+    # tests leave in the middle of it.
+    model = write_checkpoint(folder, num_hidden_layers=16)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        model.lm_head.weight[tokenizer.convert_tokens_to_ids(list(END_TOKENS))] = 0
+    model.save_pretrained(folder)
     return folder
 
 
@@ -117,7 +126,7 @@ def test_connection_goes_on_after_an_unwanted_body(service: Served, path: str, s
 
 
 def _open_analyze(service: Served, **fields: object) -> socket.socket:
-    body = json.dumps({"text": TEXT, "max_new_tokens": 512, "temperature": 2.0, **fields}).encode()
+    body = json.dumps({"text": TEXT, "max_new_tokens": 512, "temperature": 0, **fields}).encode()
     connection = socket.create_connection(("127.0.0.1", service.port), timeout=30)
     head = (
         "POST /analyze HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -125,6 +134,13 @@ def _open_analyze(service: Served, **fields: object) -> socket.socket:
     )
     connection.sendall(head.encode() + body)
     return connection
+
+
+def test_reply_that_the_leavers_ask_for_takes_its_whole_budget(service: Served) -> None:
+    """They could otherwise leave behind its end."""
+    body = {"text": TEXT, "max_new_tokens": 512, "temperature": 0}
+    answer = requests.post(f"{service.url}/analyze", json=body, timeout=60).json()
+    assert answer["finish_reason"] == "length"
 
 
 def _turns(service: Served, session_id: str) -> list[object]:
