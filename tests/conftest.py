@@ -2,16 +2,21 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from transformers import AutoTokenizer
 
 from app import create_app
+from services.encoding import TextEncoder
 from services.engine.engine import Engine
 from services.runtime import Runtime
+from services.sessions import SessionStore
 from services.settings import Settings
 from tests.tiny import ScriptedForward, write_tokenizer
+from tests.turns import Clock
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +54,28 @@ def app(settings: Settings, forward: ScriptedForward) -> Iterator[Flask]:
 @pytest.fixture
 def client(app: Flask) -> FlaskClient:
     return app.test_client()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def forgotten() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def store(clock: Clock, forgotten: list[int]) -> SessionStore:
+    return SessionStore(ttl_s=60, max_sessions=3, on_forget=forgotten.append, clock=clock)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tiny_folder: Path) -> Any:
+    return AutoTokenizer.from_pretrained(tiny_folder)
+
+
+@pytest.fixture(scope="session")
+def encoder(tiny_folder: Path) -> TextEncoder:
+    return TextEncoder.from_folder(tiny_folder)

@@ -43,16 +43,6 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tiny_folder: Path) -> Any:
-    return AutoTokenizer.from_pretrained(tiny_folder)
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> TextEncoder:
-    return TextEncoder.from_folder(tiny_folder)
-
-
 @pytest.mark.parametrize("text", [*CONTROL_TOKENS, *FORGERIES])
 def test_user_text_adds_no_control_id(encoder: TextEncoder, text: str) -> None:
     assert not encoder.control_ids & set(encoder.encode_text(text))

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
 from services.encoding import EncodedPrompt, TemplateError, TextEncoder
 from services.prompts import Example, Prompt
@@ -39,16 +38,6 @@ TEXTS = [
     "a\nb",
     "\u0301x",
 ]
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_folder: Path) -> Any:
-    return AutoTokenizer.from_pretrained(tiny_folder)
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> TextEncoder:
-    return TextEncoder.from_folder(tiny_folder)
 
 
 def rendered(tokenizer: Any, prompt: Prompt, turns: list[str]) -> list[int]:

@@ -3,44 +3,8 @@
 import pytest
 
 from services.errors import UnavailableError
-from services.sessions import SessionStore, Turn
-
-TURN = Turn("chat", "hi", "hello", "Positive", (1,), (2,))
-
-
-class Clock:
-    """A clock that stands still unless a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def forgotten() -> list[int]:
-    return []
-
-
-@pytest.fixture
-def store(clock: Clock, forgotten: list[int]) -> SessionStore:
-    return SessionStore(ttl_s=60, max_sessions=3, on_forget=forgotten.append, clock=clock)
-
-
-def talk(store: SessionStore, session_id: str) -> int:
-    """One whole turn; returns the key of its K/V."""
-    ticket = store.join(session_id)
-    ticket.commit((*ticket.look()[0], TURN))
-    ticket.release()
-    key = ticket.key
-    assert key is not None
-    return key
+from services.sessions import SessionStore
+from tests.turns import TURN, Clock, talk
 
 
 def test_issued_ids_are_unguessable_and_marked(store: SessionStore) -> None:
