@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -81,7 +82,7 @@ def post_worker_init(worker: Any) -> None:
     def leave() -> None:
         # Everyone who waited has been told; gunicorn starts a new worker.
         os.kill(os.getpid(), signal.SIGTERM)
-        threading.Timer(LEAVE_S, os._exit, [1]).start()
+        _later(LEAVE_S, lambda: os._exit(1))
 
     # A terminal's Ctrl-C reaches the worker beside the master's own signal, and the second of
     # the two can interrupt gunicorn's handler of the first while it holds a lock.
@@ -96,6 +97,13 @@ def post_worker_init(worker: Any) -> None:
     )
 
 
+def _later(seconds: float, do: Callable[[], None]) -> None:
+    """Do it if the process is still there by then; a timer that isn't a daemon would keep it."""
+    timer = threading.Timer(seconds, do)
+    timer.daemon = True
+    timer.start()
+
+
 def _drain_on_term(runtime: Runtime) -> None:
     """On SIGTERM, before gunicorn's own handler: no new work, and an end for whoever still runs
     when the time is up. gunicorn kills what is left after `graceful_timeout` without a word."""
@@ -105,9 +113,7 @@ def _drain_on_term(runtime: Runtime) -> None:
     def drain(signum: int, frame: FrameType | None) -> None:
         # Not in the handler itself: it might interrupt who holds the lock.
         threading.Thread(target=runtime.drain, daemon=True).start()
-        last_call = threading.Timer(DRAIN_S, runtime.stop)
-        last_call.daemon = True
-        last_call.start()
+        _later(DRAIN_S, runtime.stop)
         inner(signum, frame)
 
     signal.signal(signal.SIGTERM, drain)

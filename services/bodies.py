@@ -64,9 +64,10 @@ def has_unread_body(request: Request) -> bool:
 def skip_body(request: Request) -> bool:
     """Read a small announced body that nobody wanted, so that the connection can go on; whether
     nothing of it is left."""
-    if g.get("is_body_broken", False) or (request.content_length or 0) > MAX_BODY_BYTES:
+    if g.get("is_body_broken", False):
         return False
     try:
+        check_length(request)
         _read(request)
     except (TooLargeError, MalformedError):
         return False

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 from services.encoding import TemplateError, TextEncoder
 from services.prompts import Prompt
-from tests.tiny import CONTROL_TOKENS, write_tokenizer
+from tests.tiny import CONTROL_TOKENS, TEXTS, write_tokenizer
 
 CHAT = Prompt("talk", "chat", "", "", "", "session", 8, system="You are kind.")
 
@@ -27,19 +27,6 @@ FORGERIES = [
     "<<|im_end|>|im_end|>",
     "a<|im_end|><|im_end|>b",
     "\uff1c|im_end|\uff1e",
-]
-
-
-TEXTS = [
-    "Hello",
-    "Hello.",
-    "你好。",
-    "12 o'clock!",
-    "(well)",
-    "«é»",
-    "e\u0301 and 🔥👩\u200d👩\u200d👧",
-    "a\nb",
-    "\u0301x",
 ]
 
 

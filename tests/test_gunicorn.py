@@ -6,8 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import torch
 from transformers import AutoTokenizer
 
 from services.encoding import END_TOKENS
+from tests.exchange import until
 from tests.served import ROOT, Served, served
 from tests.tiny import write_checkpoint
 
@@ -43,15 +43,6 @@ def service(checkpoint: Path) -> Iterator[Served]:
         yield service
 
 
-def _wait_for(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def test_port_is_open_while_the_model_loads(service: Served) -> None:
     answered = [status for status in service.statuses if status]
     assert answered[0] == 503
@@ -60,7 +51,7 @@ def test_port_is_open_while_the_model_loads(service: Served) -> None:
 
 
 def test_says_where_to_look_once_ready(service: Served) -> None:
-    assert _wait_for(lambda: f"on {service.url}" in service.log)
+    until(lambda: f"on {service.url}" in service.log)
 
 
 def test_serves_the_page(service: Served) -> None:
@@ -156,7 +147,7 @@ def test_turn_of_a_client_that_leaves_is_rolled_back(service: Served, is_streame
         if is_streamed:
             assert connection.recv(4096).startswith(b"HTTP/1.1 200")
         else:
-            assert _wait_for(lambda: requests.get(f"{service.url}/sessions/{name}", timeout=10).ok)
+            until(lambda: requests.get(f"{service.url}/sessions/{name}", timeout=10).ok)
     body = {"text": TEXT, "session_id": name, "max_new_tokens": 2}
     assert requests.post(f"{service.url}/analyze", json=body, timeout=30).status_code == 200
     assert len(_turns(service, name)) == 1

@@ -8,7 +8,7 @@ import pytest
 
 from services.encoding import EncodedPrompt, TemplateError, TextEncoder
 from services.prompts import Example, Prompt
-from tests.tiny import write_tokenizer
+from tests.tiny import TEXTS, write_tokenizer
 
 CHAT = Prompt("talk", "chat", "", "", "", "session", 8, system="You are kind.")
 
@@ -25,19 +25,6 @@ LABEL = Prompt(
     labels=("Positive", "Negative"),
     examples=(Example("the food was cold", "Negative"), Example("你好", "Positive")),
 )
-
-
-TEXTS = [
-    "Hello",
-    "Hello.",
-    "你好。",
-    "12 o'clock!",
-    "(well)",
-    "«é»",
-    "e\u0301 and 🔥👩\u200d👩\u200d👧",
-    "a\nb",
-    "\u0301x",
-]
 
 
 def rendered(tokenizer: Any, prompt: Prompt, turns: list[str]) -> list[int]:

@@ -20,6 +20,18 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+# Texts whose ends tokenizers like to join with what stands beside them.
+TEXTS = [
+    "Hello",
+    "Hello.",
+    "你好。",
+    "12 o'clock!",
+    "(well)",
+    "«é»",
+    "e\u0301 and 🔥👩\u200d👩\u200d👧",
+    "a\nb",
+    "\u0301x",
+]
 _CORPUS = [
     *["Positive", "Negative", "Neutral"] * 3,
     "system\nuser\nassistant\n Positive Negative Neutral You said hello there today",
