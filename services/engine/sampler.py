@@ -1,11 +1,14 @@
 """Logits -> next token, with a generator of the sequence's own."""
 
+import math
+
 import torch
 
 from services.engine.tasks import EngineError, Sampling
 
-# The nucleus nearly always lies within the likeliest few; only otherwise all are sorted.
-FIRST_CANDIDATES = 256
+# The nucleus nearly always lies within the tokens over this share of the likeliest; only
+# otherwise more of them are sorted.
+FIRST_SHARE = 1e-4
 # A lower temperature is as good as greedy, and fp32 can't divide by much less.
 MIN_TEMPERATURE = 1e-6
 
@@ -27,15 +30,13 @@ class Sampler:
         Raises:
             EngineError: a logit is NaN or plus infinity, or all are minus infinity.
         """
-        if not torch.isfinite(logits.max()):
+        if not math.isfinite(float(logits.max())):
             raise EngineError("the model's logits are not finite")
         if self._sampling.repetition_penalty != 1.0 and reply_ids:
             logits = self._penalised(logits, reply_ids)
         if self._sampling.temperature == 0:
             return int(logits.argmax())
-        # Less the greatest, so that the division can't make plus infinity.
-        scaled = (logits - logits.max()) / max(self._sampling.temperature, MIN_TEMPERATURE)
-        probs, ids = self._candidates(scaled)
+        probs, ids = self._candidates(logits, max(self._sampling.temperature, MIN_TEMPERATURE))
         return int(ids[torch.multinomial(probs, 1, generator=self._generator)])
 
     def _penalised(self, logits: torch.Tensor, reply_ids: list[int]) -> torch.Tensor:
@@ -45,27 +46,28 @@ class Sampler:
         logits[seen] = torch.where(values > 0, values / penalty, values * penalty)
         return logits
 
-    def _candidates(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _candidates(
+        self, logits: torch.Tensor, temperature: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Probabilities, not normalised, and ids of what may be drawn: top-k, then the nucleus."""
-        top_k, top_p = self._sampling.top_k, self._sampling.top_p
+        top_k = self._sampling.top_k
+        ids = None
         if top_k:
-            values, ids = logits.topk(min(top_k, logits.numel()))
-            return _nucleus(values.softmax(-1), ids, top_p)
-        probs = logits.softmax(-1)
-        if top_p >= 1.0:
-            return probs, torch.arange(probs.numel())
-        likeliest, ids = probs.topk(min(FIRST_CANDIDATES, probs.numel()))
-        if float(likeliest.cumsum(-1)[-1]) < top_p:
-            likeliest, ids = probs.sort(descending=True)
-        return _nucleus(likeliest, ids, top_p)
+            logits, ids = logits.topk(min(top_k, logits.numel()))
+        # Less the greatest, so that the division can't make plus infinity.
+        probs = logits.sub(logits.max()).div_(temperature).softmax(-1)
+        probs, chosen = _nucleus(probs, self._sampling.top_p)
+        return probs, chosen if ids is None else ids[chosen]
 
 
-def _nucleus(
-    probs: torch.Tensor, ids: torch.Tensor, top_p: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The fewest of these, which descend, whose probabilities reach `top_p` (Holtzman et al.,
-    2020)."""
+def _nucleus(probs: torch.Tensor, top_p: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """The fewest of these whose probabilities reach `top_p`, in descending order, and where they
+    stand (Holtzman et al., 2020)."""
     if top_p >= 1.0:
-        return probs, ids
+        return probs, torch.arange(probs.numel())
+    likely = (probs > FIRST_SHARE * probs.max()).nonzero().squeeze(1)
+    if float(probs[likely].sum()) < top_p:
+        likely = torch.arange(probs.numel())
+    probs, order = probs[likely].sort(descending=True)
     kept = 1 + int((probs.cumsum(-1)[:-1] < top_p).sum())
-    return probs[:kept], ids[:kept]
+    return probs[:kept], likely[order[:kept]]
