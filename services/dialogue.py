@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.encoding import EncodedPrompt
+from services.prompt_encoding import EncodedPrompt
 from services.sessions import Turn
 
 RESET_RESPONSES = {

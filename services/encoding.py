@@ -1,55 +1,39 @@
-"""Prompts and texts as token ids. A template's pieces are encoded once; user text is only text."""
+"""Users' texts as token ids, which are only text, and token ids as bytes."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from services.prompts import Prompt
-
 END_TOKENS = ("<|im_end|>", "<|endoftext|>")
-# Stand for texts while the chat template is rendered; private-use characters, so never a text's.
-_MARKS = tuple(f"\ue000{n}\ue001" for n in range(3))
 
 
 class TemplateError(Exception):
     """A prompt can't be put into this model's chat template."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedPrompt:
-    """A prompt's token ids around the user's texts.
+def load_tokenizer(folder: Path) -> Any:
+    """transformers' fast tokenizer of the files in `folder`."""
+    from transformers import AutoTokenizer  # slow to import, and commands need no tokenizer
 
-    `head + text + tail` is a first turn's prompt; `bridge` stands between a reply and the next
-    text. `choices` are the labels' token ids, each ended by the end of turn where first tokens
-    alone don't tell the labels apart.
-    """
-
-    prompt: Prompt
-    head_ids: tuple[int, ...]
-    tail_ids: tuple[int, ...]
-    bridge_ids: tuple[int, ...]
-    choices: tuple[tuple[int, ...], ...] = ()
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 class TextEncoder:
-    """The model's tokenizer twice: once for template pieces, once for texts by users.
+    """A tokenizer for texts by users.
 
-    The second is a separate object that knows no control tokens for good: switching one object's
-    mode per call isn't thread-safe, and its split mode would let `<tool_call>` pass.
+    It is an object of its own that knows no control tokens for good: switching the model's
+    tokenizer per call isn't thread-safe, and its split mode would let `<tool_call>` pass.
     """
 
     def __init__(self, tokenizer: Any, extra_end_ids: Sequence[int] = ()) -> None:
-        """`tokenizer` is one of transformers' fast tokenizers, with a chat template."""
-        self.template_tokenizer = tokenizer
-        plain = json.loads(tokenizer.backend_tokenizer.to_str())
-        control = plain["added_tokens"]
-        plain["added_tokens"] = []
-        plain["truncation"] = plain["padding"] = None
-        self._plain = Tokenizer.from_str(json.dumps(plain))
+        """`tokenizer` is one of transformers' fast tokenizers; it is not kept."""
+        plain, control = _without_added_tokens(tokenizer.backend_tokenizer.to_str())
+        self._plain = Tokenizer.from_str(plain)
+        self._plain.no_truncation()
+        self._plain.no_padding()
         self.control_ids = frozenset(token["id"] for token in control)
         for token in control:
             if self.control_ids & set(self.encode_text(token["content"])):
@@ -60,17 +44,15 @@ class TextEncoder:
         self._bytes = _token_bytes(tokenizer, control)
 
     @classmethod
-    def from_folder(cls, folder: Path) -> "TextEncoder":
-        """Load the tokenizer, and the end ids of the model's generation config, from files."""
-        from transformers import AutoTokenizer  # slow to import, and commands need no tokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    def from_folder(cls, folder: Path, tokenizer: Any = None) -> "TextEncoder":
+        """From the folder's tokenizer, unless it is given, and the end ids of the model's
+        generation config."""
         try:
             config = json.loads((folder / "generation_config.json").read_text("utf-8"))
         except FileNotFoundError:
             config = {}
         ends = config.get("eos_token_id") or []
-        return cls(tokenizer, [ends] if isinstance(ends, int) else ends)
+        return cls(tokenizer or load_tokenizer(folder), [ends] if isinstance(ends, int) else ends)
 
     def encode_text(self, text: str) -> list[int]:
         """A user's text; no control token comes out, whatever it says."""
@@ -81,65 +63,15 @@ class TextEncoder:
         """The bytes that a token stands for; none for a control token."""
         return self._bytes.get(token_id, b"")
 
-    def encode_prompt(self, prompt: Prompt) -> EncodedPrompt:
-        """Render the prompt with the model's own chat template and encode its pieces.
 
-        Raises:
-            TemplateError: the template changes the text or its frame, or a label is too long.
-        """
-        first, reply, second = _MARKS
-        turns = [
-            {"role": role, "content": content}
-            for example in prompt.examples
-            for role, content in (
-                ("user", f"{prompt.before}{example.text}{prompt.after}"),
-                ("assistant", example.label),
-            )
-        ]
-        turns += [
-            {"role": "user", "content": f"{prompt.before}{first}{prompt.after}"},
-            {"role": "assistant", "content": reply},
-            {"role": "user", "content": f"{prompt.before}{second}{prompt.after}"},
-        ]
-        if prompt.system:
-            turns.insert(0, {"role": "system", "content": prompt.system})
-        head, tail, bridge, last = self._render_pieces(turns)
-        if tail != last:
-            raise TemplateError("user: the chat template treats its turns differently")
-        return EncodedPrompt(
-            prompt, self._ids(head), self._ids(tail), self._ids(bridge), self._choices(prompt)
-        )
-
-    def _render_pieces(self, turns: list[dict[str, str]]) -> list[str]:
-        text = self.template_tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True
-        )
-        pieces = []
-        for mark in _MARKS:
-            piece, found, text = text.partition(mark)
-            if not found:
-                raise TemplateError("user: the chat template drops or reorders texts")
-            pieces.append(piece)
-        return [*pieces, text]
-
-    def _ids(self, piece: str) -> tuple[int, ...]:
-        return tuple(self.template_tokenizer.encode(piece, add_special_tokens=False))
-
-    def _choices(self, prompt: Prompt) -> tuple[tuple[int, ...], ...]:
-        labels = [self._ids(label) for label in prompt.labels]
-        for label, ids in zip(prompt.labels, labels, strict=True):
-            if len(ids) > prompt.max_new_tokens:
-                raise TemplateError(
-                    f"labels: {label!r} has {len(ids)} tokens, budget.max_new_tokens is "
-                    f"{prompt.max_new_tokens}"
-                )
-        if len(set(labels)) < len(labels):
-            raise TemplateError("labels: two are the same to the tokenizer")
-        firsts = [ids[:1] for ids in labels]
-        if len(set(firsts)) == len(firsts):
-            return tuple(firsts)
-        end = self._ids(END_TOKENS[0])
-        return tuple(ids + end for ids in labels)
+def _without_added_tokens(serialized: str) -> tuple[str, list[dict[str, Any]]]:
+    """A serialized tokenizer without its added tokens, and these. The list is cut out of the
+    text: parsing all of it, with a vocabulary of 150,000 tokens, takes half a second and 50 MB."""
+    key = '"added_tokens":'
+    start = serialized.index(key) + len(key)
+    start += len(serialized[start:]) - len(serialized[start:].lstrip())
+    added, end = json.JSONDecoder().raw_decode(serialized, start)
+    return f"{serialized[:start]}[]{serialized[end:]}", added
 
 
 def _token_bytes(tokenizer: Any, control: list[dict[str, Any]]) -> dict[int, bytes]:

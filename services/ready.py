@@ -7,16 +7,18 @@ from dataclasses import dataclass
 import torch
 
 from services.dialogue import Dialogue
-from services.encoding import EncodedPrompt, TemplateError, TextEncoder
+from services.encoding import TemplateError, TextEncoder, load_tokenizer
 from services.engine.engine import Engine
-from services.engine.loading import load_model, usable_cores
-from services.engine.precision import Precision, choose_precision, processor_flags
+from services.engine.loading import give_back_memory, load_model, usable_cores
+from services.engine.model import Forward
+from services.engine.precision import Precision, choose_precision, free_memory, processor_flags
 from services.engine.tasks import ScoredEvent
+from services.prompt_encoding import EncodedPrompt, PromptEncoder
 from services.prompts import Prompt
 from services.schemas import MAX_NEW_TOKENS
 from services.sentiment import LabelScorer
 from services.settings import Settings
-from services.weights import ModelFiles, find_model
+from services.weights import ModelFiles, find_model, read_config
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +42,20 @@ class Ready:
 
 def make_engine(settings: Settings, files: ModelFiles, precision: Precision) -> Engine:
     """An engine for these files, not yet started; it loads them in its own thread."""
-    torch.set_num_threads(settings.threads or usable_cores())
+    num_threads = settings.threads or usable_cores()
+
+    def load() -> Forward:
+        # One thread for each layer being read, and only then all of them for each product.
+        torch.set_num_threads(1)
+        model = load_model(files.folder, precision, num_threads)
+        torch.set_num_threads(num_threads)
+        return model
+
     return Engine(
-        lambda: load_model(files.folder, precision),
+        load,
         kv_budget_bytes=settings.kv_budget_mb * 2**20,
         max_running=settings.max_running,
+        max_chat_tokens=settings.context_tokens + MAX_NEW_TOKENS,
     )
 
 
@@ -62,42 +73,65 @@ def make_ready(
         WeightsError, UnsupportedModelError, TemplateError, EngineError: see there.
     """
     files = find_model(settings)
-    precision = choose_precision(settings.precision, processor_flags())
-    log.info("loading %s in %s: %s", files.name, precision.name, precision.reason)
+    precision = choose_precision(
+        settings.precision,
+        processor_flags(),
+        settings.kv_precision,
+        weights=read_config(files.folder).num_weights if engine is None else 0,
+        free=free_memory(),
+    )
+    log.info(
+        "loading %s in %s (%s), K/V in %s",
+        files.name,
+        precision.name,
+        precision.reason,
+        precision.kv,
+    )
     engine = engine or make_engine(settings, files, precision)
     engine.start()
     try:
-        encoder = TextEncoder.from_folder(files.folder)  # meanwhile the engine loads the weights
+        tokenizer = load_tokenizer(files.folder)  # meanwhile the engine loads the weights
+        encoder = TextEncoder.from_folder(files.folder, tokenizer)
+        encoded = _encode_all(prompts, PromptEncoder(tokenizer))
         engine.wait_loaded()
-        return _encode_all(settings, files, precision.name, engine, encoder, prompts)
+        scorers, dialogues = _prefill_all(settings, encoded, engine, encoder)
     except BaseException:
         engine.stop()
         raise
+    del tokenizer
+    give_back_memory()
+    return Ready(files, precision.name, engine, encoder, prompts, scorers, dialogues)
 
 
 def _encode_all(
-    settings: Settings,
-    files: ModelFiles,
-    precision: str,
-    engine: Engine,
-    encoder: TextEncoder,
-    prompts: Mapping[str, Prompt],
-) -> Ready:
-    scorers: dict[str, LabelScorer] = {}
-    dialogues: dict[str, Dialogue] = {}
+    prompts: Mapping[str, Prompt], prompt_encoder: PromptEncoder
+) -> dict[str, EncodedPrompt]:
+    encoded = {}
     for name, prompt in prompts.items():
         try:
-            encoded = encoder.encode_prompt(prompt)
+            encoded[name] = prompt_encoder.encode(prompt)
         except TemplateError as error:
             raise UnfitError(f"{prompt.file}: {error}") from None
+    return encoded
+
+
+def _prefill_all(
+    settings: Settings,
+    prompts: Mapping[str, EncodedPrompt],
+    engine: Engine,
+    encoder: TextEncoder,
+) -> tuple[dict[str, LabelScorer], dict[str, Dialogue]]:
+    scorers: dict[str, LabelScorer] = {}
+    dialogues: dict[str, Dialogue] = {}
+    for name, encoded in prompts.items():
         _check_room(settings, encoded, engine)
         engine.add_prefix(encoded.head_ids)
-        if prompt.kind == "chat":
+        if encoded.prompt.kind == "chat":
             dialogues[name] = Dialogue(encoded, settings.context_tokens)
         else:
             scorers[name] = LabelScorer(encoded)
-            _calibrate(scorers[name], prompt, encoder, engine)
-    return Ready(files, precision, engine, encoder, prompts, scorers, dialogues)
+            _calibrate(scorers[name], encoded.prompt, encoder, engine)
+    return scorers, dialogues
 
 
 def _check_room(settings: Settings, encoded: EncodedPrompt, engine: Engine) -> None:
@@ -112,9 +146,8 @@ def _check_room(settings: Settings, encoded: EncodedPrompt, engine: Engine) -> N
                 f"({settings.context_tokens})"
             )
         longest = settings.context_tokens + MAX_NEW_TOKENS
-    else:
-        longest += sum(map(len, encoded.choices))
-    shortage = engine.shortage(longest)
+    branches = [len(choice) - 1 for choice in encoded.choices]
+    shortage = engine.shortage(longest, branches)
     if shortage is not None:
         raise UnfitError(
             f"{prompt.file}: its longest request can't run with AIO_CONTEXT_TOKENS="

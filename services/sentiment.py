@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.encoding import EncodedPrompt
 from services.engine.tasks import LabelTask
+from services.prompt_encoding import EncodedPrompt
 
 
 @dataclass(frozen=True, slots=True)

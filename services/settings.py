@@ -27,7 +27,8 @@ class Settings:
     model: str = ""  # hub id, folder or .gguf file; empty: DEFAULT_MODEL, or its stand-in
     model_dir: Path = Path("models")
     prompts_dir: Path = Path("prompts")
-    precision: str = "auto"
+    precision: str = "auto"  # of the weights
+    kv_precision: str = "fp32"
     threads: int = 0  # of torch; 0: as many as the cores this process may use
     host: str = "127.0.0.1"
     port: int = 8000
@@ -54,6 +55,7 @@ def load_settings() -> Settings:
         "model_dir": env.path,
         "prompts_dir": env.path,
         "precision": _with(env.str, OneOf(["auto", "int8", "bf16", "fp32"])),
+        "kv_precision": _with(env.str, OneOf(["bf16", "fp32"])),
         "threads": _with(env.int, Range(0, 1024)),
         "host": env.str,
         "port": _with(env.int, Range(1, 65535)),

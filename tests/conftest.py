@@ -10,9 +10,11 @@ from flask.testing import FlaskClient
 from transformers import AutoTokenizer
 
 from app import create_app
-from services.encoding import TextEncoder
+from services.encoding import TextEncoder, load_tokenizer
 from services.engine.engine import Engine
+from services.prompt_encoding import PromptEncoder
 from services.runtime import Runtime
+from services.schemas import MAX_NEW_TOKENS
 from services.sessions import SessionStore
 from services.settings import Settings
 from tests.tiny import ScriptedForward, write_tokenizer
@@ -40,7 +42,12 @@ def forward(tiny_folder: Path) -> ScriptedForward:
 @pytest.fixture
 def app(settings: Settings, forward: ScriptedForward) -> Iterator[Flask]:
     """The application, ready to answer, over the scripted forward."""
-    engine = Engine(lambda: forward, kv_budget_bytes=settings.kv_budget_mb * 2**20, max_running=4)
+    engine = Engine(
+        lambda: forward,
+        kv_budget_bytes=settings.kv_budget_mb * 2**20,
+        max_running=4,
+        max_chat_tokens=settings.context_tokens + MAX_NEW_TOKENS,
+    )
     app = create_app(settings, engine)
     runtime: Runtime = app.extensions["aio"]
     runtime.start()
@@ -79,3 +86,8 @@ def tokenizer(tiny_folder: Path) -> Any:
 @pytest.fixture(scope="session")
 def encoder(tiny_folder: Path) -> TextEncoder:
     return TextEncoder.from_folder(tiny_folder)
+
+
+@pytest.fixture(scope="session")
+def prompt_encoder(tiny_folder: Path) -> PromptEncoder:
+    return PromptEncoder(load_tokenizer(tiny_folder))

@@ -9,6 +9,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from services.prompt_encoding import PromptEncoder
 from services.settings import Settings
 from tests.exchange import (
     ANSWER_KEYS,
@@ -46,9 +47,11 @@ def test_timings_are_in_order_of_what_happens(client: FlaskClient) -> None:
     assert 0 < timings["label_ms"] <= timings["first_token_ms"] <= timings["total_ms"]
 
 
-def test_usage_counts_the_chat_alone(app: Flask, client: FlaskClient) -> None:
+def test_usage_counts_the_chat_alone(
+    app: Flask, prompt_encoder: PromptEncoder, client: FlaskClient
+) -> None:
     encoder = runtime_of(app).ready().encoder
-    encoded = encoder.encode_prompt(runtime_of(app).prompts["chat"])
+    encoded = prompt_encoder.encode(runtime_of(app).prompts["chat"])
     text_ids = encoder.encode_text("the food was bad")
     prompt_tokens = len(encoded.head_ids) + len(text_ids) + len(encoded.tail_ids)
     reply = encoder.encode_text("You said the food was bad in turn 1")

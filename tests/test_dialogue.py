@@ -3,7 +3,7 @@
 import pytest
 
 from services.dialogue import Dialogue
-from services.encoding import EncodedPrompt
+from services.prompt_encoding import EncodedPrompt
 from services.prompts import Prompt
 from services.sessions import Turn
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from flask import Flask
 
+from services.prompt_encoding import PromptEncoder
 from services.settings import Settings
 from tests.exchange import engine_of, last_prompt, runtime_of, say, turns_of, until
 from tests.tiny import ScriptedForward
@@ -59,12 +60,11 @@ def test_session_goes_on(app: Flask, forward: ScriptedForward) -> None:
     assert last_prompt(forward) == expected
 
 
-def test_second_turn_finds_the_first_ones_tokens(app: Flask) -> None:
+def test_second_turn_finds_the_first_ones_tokens(app: Flask, prompt_encoder: PromptEncoder) -> None:
     first, second = say(app, "hello")["usage"], say(app, "again")["usage"]
     assert first["cached_tokens"] == 0
     # All that ran in turn 1, but for the prefix.
-    encoder = runtime_of(app).ready().encoder
-    head = len(encoder.encode_prompt(runtime_of(app).prompts["chat"]).head_ids)
+    head = len(prompt_encoder.encode(runtime_of(app).prompts["chat"]).head_ids)
     ran = first["prompt_tokens"] + first["completion_tokens"]
     assert second["cached_tokens"] == ran - head
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from services.encoding import TemplateError, TextEncoder
+from services.encoding import TemplateError, TextEncoder, _without_added_tokens
+from services.prompt_encoding import PromptEncoder
 from services.prompts import Prompt
 from tests.tiny import CONTROL_TOKENS, TEXTS, write_tokenizer
 
@@ -41,10 +43,12 @@ def test_user_text_is_kept_to_the_letter(encoder: TextEncoder, text: str) -> Non
     assert data.decode() == text.replace("e\u0301", "é")  # the tokenizer's own NFC
 
 
-def test_threads_at_once_leak_no_control_id(encoder: TextEncoder) -> None:
+def test_threads_at_once_leak_no_control_id(
+    encoder: TextEncoder, prompt_encoder: PromptEncoder
+) -> None:
     expected = {text: encoder.encode_text(text) for text in FORGERIES}
     start = threading.Barrier(8)
-    prompt = encoder.encode_prompt(CHAT)
+    prompt = prompt_encoder.encode(CHAT)
 
     def encode(worker: int) -> bool:
         start.wait(10)
@@ -53,7 +57,7 @@ def test_threads_at_once_leak_no_control_id(encoder: TextEncoder) -> None:
             if encoder.encode_text(text) != expected[text]:
                 return False
             # The template's own tokenizer, at the same time.
-            if turn % 100 == 0 and encoder.encode_prompt(CHAT) != prompt:
+            if turn % 100 == 0 and prompt_encoder.encode(CHAT) != prompt:
                 return False
         return True
 
@@ -97,3 +101,27 @@ def test_tokenizer_whose_vocabulary_holds_a_control_token_is_refused(tmp_path: P
     path.write_text(json.dumps(raw), "utf-8")
     with pytest.raises(TemplateError, match="encodes a typed by a user"):
         TextEncoder.from_folder(tmp_path)
+
+
+def test_added_tokens_are_cut_out_whatever_the_white_space(
+    encoder: TextEncoder, tokenizer: Any
+) -> None:
+    loose = json.dumps(json.loads(tokenizer.backend_tokenizer.to_str()), indent=2)
+    tight = json.dumps(json.loads(loose), separators=(",", ":"))
+    for serialized in (loose, tight):
+        plain, added = _without_added_tokens(serialized)
+        assert {**json.loads(plain), "added_tokens": added} == json.loads(serialized)
+        assert json.loads(plain)["added_tokens"] == []
+        assert {token["id"] for token in added} == encoder.control_ids
+
+
+def test_limits_of_the_tokenizers_file_do_not_cut_texts(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path)
+    limited = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    limited.enable_truncation(3)
+    limited.enable_padding(length=50)
+    limited.save(str(tmp_path / "tokenizer.json"))
+    ids = TextEncoder.from_folder(tmp_path).encode_text("Hello, how are you today?")
+    write_tokenizer(tmp_path)
+    assert ids == TextEncoder.from_folder(tmp_path).encode_text("Hello, how are you today?")
+    assert 3 < len(ids) < 50

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.encoding import EncodedPrompt, TemplateError, TextEncoder
+from services.encoding import TemplateError, TextEncoder, load_tokenizer
+from services.prompt_encoding import EncodedPrompt, PromptEncoder
 from services.prompts import Example, Prompt
 from tests.tiny import TEXTS, write_tokenizer
 
@@ -53,73 +54,81 @@ def joined(encoder: TextEncoder, encoded: EncodedPrompt, turns: list[str]) -> li
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_first_turn_is_what_the_template_makes(
-    encoder: TextEncoder, tokenizer: Any, text: str
+    encoder: TextEncoder, prompt_encoder: PromptEncoder, tokenizer: Any, text: str
 ) -> None:
-    encoded = encoder.encode_prompt(CHAT)
+    encoded = prompt_encoder.encode(CHAT)
     assert joined(encoder, encoded, [text]) == rendered(tokenizer, CHAT, [text])
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_later_turns_are_what_the_template_makes(
-    encoder: TextEncoder, tokenizer: Any, text: str
+    encoder: TextEncoder, prompt_encoder: PromptEncoder, tokenizer: Any, text: str
 ) -> None:
     turns = [text, "Well, " + text, "And?", text, text]
-    encoded = encoder.encode_prompt(CHAT)
+    encoded = prompt_encoder.encode(CHAT)
     assert joined(encoder, encoded, turns) == rendered(tokenizer, CHAT, turns)
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_label_prompt_with_examples_is_what_the_template_makes(
-    encoder: TextEncoder, tokenizer: Any, text: str
+    encoder: TextEncoder, prompt_encoder: PromptEncoder, tokenizer: Any, text: str
 ) -> None:
-    encoded = encoder.encode_prompt(LABEL)
+    encoded = prompt_encoder.encode(LABEL)
     assert joined(encoder, encoded, [text]) == rendered(tokenizer, LABEL, [text])
 
 
-def test_user_template_stands_around_every_text(encoder: TextEncoder, tokenizer: Any) -> None:
+def test_user_template_stands_around_every_text(
+    encoder: TextEncoder, prompt_encoder: PromptEncoder, tokenizer: Any
+) -> None:
     prompt = replace(CHAT, before="Question:\n", after="\nThink.")
     turns = ["Why", "Because", "Why so"]
-    encoded = encoder.encode_prompt(prompt)
+    encoded = prompt_encoder.encode(prompt)
     assert joined(encoder, encoded, turns) == rendered(tokenizer, prompt, turns)
 
 
-def test_prompt_ends_with_the_assistant_header(encoder: TextEncoder, tokenizer: Any) -> None:
-    encoded = encoder.encode_prompt(CHAT)
+def test_prompt_ends_with_the_assistant_header(
+    prompt_encoder: PromptEncoder, tokenizer: Any
+) -> None:
+    encoded = prompt_encoder.encode(CHAT)
     assert tokenizer.decode(encoded.tail_ids) == "<|im_end|>\n<|im_start|>assistant\n"
     assert tokenizer.decode(encoded.bridge_ids) == "<|im_end|>\n<|im_start|>user\n"
 
 
-def test_template_pieces_have_control_ids(encoder: TextEncoder) -> None:
-    encoded = encoder.encode_prompt(CHAT)
+def test_template_pieces_have_control_ids(
+    encoder: TextEncoder, prompt_encoder: PromptEncoder
+) -> None:
+    encoded = prompt_encoder.encode(CHAT)
     for ids in (encoded.head_ids, encoded.tail_ids, encoded.bridge_ids):
         assert encoder.control_ids & set(ids)
 
 
-def test_labels_that_differ_at_once_are_told_apart_by_one_token(encoder: TextEncoder) -> None:
-    choices = encoder.encode_prompt(LABEL).choices
+def test_labels_that_differ_at_once_are_told_apart_by_one_token(
+    prompt_encoder: PromptEncoder,
+) -> None:
+    choices = prompt_encoder.encode(LABEL).choices
     assert [len(choice) for choice in choices] == [1, 1]
     assert choices[0] != choices[1]
 
 
 def test_labels_that_begin_alike_are_scored_to_their_end(
-    encoder: TextEncoder, tokenizer: Any
+    prompt_encoder: PromptEncoder, tokenizer: Any
 ) -> None:
     prompt = replace(LABEL, labels=("Positive", "Positive Negative"), examples=())
-    shorter, longer = encoder.encode_prompt(prompt).choices
+    shorter, longer = prompt_encoder.encode(prompt).choices
     assert tokenizer.decode(shorter) == "Positive<|im_end|>"
     assert tokenizer.decode(longer) == "Positive Negative<|im_end|>"
 
 
-def test_label_over_its_budget_is_refused(encoder: TextEncoder) -> None:
+def test_label_over_its_budget_is_refused(prompt_encoder: PromptEncoder) -> None:
     prompt = replace(LABEL, labels=("Positive", "无可奉告"), examples=(), max_new_tokens=2)
     with pytest.raises(TemplateError, match=r"labels: '无可奉告' has .*max_new_tokens is 2"):
-        encoder.encode_prompt(prompt)
+        prompt_encoder.encode(prompt)
 
 
-def test_labels_that_the_tokenizer_makes_equal_are_refused(encoder: TextEncoder) -> None:
+def test_labels_that_the_tokenizer_makes_equal_are_refused(prompt_encoder: PromptEncoder) -> None:
     prompt = replace(LABEL, labels=("é", "e\u0301"), examples=(), max_new_tokens=4)
     with pytest.raises(TemplateError, match="labels: two are the same"):
-        encoder.encode_prompt(prompt)
+        prompt_encoder.encode(prompt)
 
 
 @pytest.mark.parametrize(
@@ -139,4 +148,4 @@ def test_template_that_treats_turns_in_other_ways_is_refused(
     write_tokenizer(tmp_path)
     (tmp_path / "chat_template.jinja").write_text(template, "utf-8")
     with pytest.raises(TemplateError, match=reason):
-        TextEncoder.from_folder(tmp_path).encode_prompt(CHAT)
+        PromptEncoder(load_tokenizer(tmp_path)).encode(CHAT)

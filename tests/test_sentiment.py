@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from services.encoding import EncodedPrompt
+from services.prompt_encoding import EncodedPrompt
 from services.prompts import Prompt
 from services.sentiment import LabelScorer
 

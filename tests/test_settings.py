@@ -61,6 +61,7 @@ def test_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch, name:
         ("AIO_PORT", "0"),
         ("AIO_PORT", "65536"),
         ("AIO_PRECISION", "int3"),
+        ("AIO_KV_PRECISION", "int8"),
         ("AIO_THREADS", "-1"),
         ("AIO_CONTEXT_TOKENS", "127"),
         ("AIO_MAX_TEXT_TOKENS", "1.5"),

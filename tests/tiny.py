@@ -10,8 +10,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
+from services.engine.attention import Segment
 from services.engine.kv_cache import KVSpec
-from services.engine.model import Segment
 
 CONTROL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>"]
 CHAT_TEMPLATE = (
@@ -120,15 +120,9 @@ class ScriptedForward:
         return logits if self.poison is None else logits.fill_(self.poison)
 
     def _rows(self, segment: Segment) -> torch.Tensor:
-        for slot in segment.kv.extend(segment.token_ids):
-            end = slot.start + slot.last_row - slot.first_row
-            ids = torch.tensor(segment.token_ids[slot.first_row : slot.last_row])
-            slot.block.keys[0, 0, slot.start : end, 0] = ids
-        history = [
-            int(value)
-            for span in segment.kv.spans()
-            for value in span.block.keys[0, 0, : span.used, 0]
-        ]
+        segment.kv.extend(segment.token_ids)[0, 0, 0, :, 0] = torch.tensor(list(segment.token_ids))
+        keys = torch.cat([span[0, 0, 0, :, 0] for span in segment.kv.spans()])
+        history = [int(value) for value in keys.tolist()]
         logits = torch.zeros(segment.num_logits, len(self.tokenizer))
         for row in range(segment.num_logits):
             seen = history[: len(history) - segment.num_logits + row + 1]

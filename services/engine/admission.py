@@ -1,18 +1,31 @@
 """Who gets memory and a place: K/V found again, worst cases reserved, K/V kept at the end."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from services.engine.kv_cache import KVCache, KVSpec, KVStore, reserved_tokens
+from services.engine.kv_cache import MAX_COPIED_TOKENS, KVCache, KVSpec
+from services.engine.kv_store import KVStore
 from services.engine.sequence import EngineSequence, Status
-from services.engine.tasks import ChatTask, LabelTask
+from services.engine.tasks import ChatTask
 
 
 class Admission:
     """Admits waiting sequences, labels first, each kind in order of arrival."""
 
-    def __init__(self, store: KVStore, spec: KVSpec, max_running: int) -> None:
+    def __init__(
+        self,
+        store: KVStore,
+        spec: KVSpec,
+        *,
+        max_positions: int,
+        max_running: int,
+        max_chat_tokens: int | None = None,
+    ) -> None:
+        """`max_chat_tokens` bounds a chat's prompt and answer together, where that is less than
+        the model's `max_positions`, which bound all."""
         self._store = store
         self._spec = spec
+        self._max_positions = max_positions
+        self._max_chat_tokens = min(max_positions, max_chat_tokens or max_positions)
         self._max_running = max_running
         self.prefixes: list[KVCache] = []  # longest first
 
@@ -21,36 +34,37 @@ class Admission:
         self.prefixes.append(kv)
         self.prefixes.sort(key=len, reverse=True)
 
-    def refusal(self, sequence: EngineSequence, max_positions: int) -> str | None:
+    def refusal(self, sequence: EngineSequence) -> str | None:
         """Why this sequence can never run, if so."""
         task = sequence.task
         if isinstance(task, ChatTask):
             shortest = longest = task.max_new_tokens
+            limit = self._max_chat_tokens
         else:
             lengths = [len(choice) for choice in task.choices] or [0]
             shortest, longest = min(lengths), max(lengths)
+            limit = self._max_positions
         if not task.prompt_ids or shortest < 1:
             return "the prompt or the answer is empty"
-        if sequence.prompt_len + longest > max_positions:
-            return f"prompt and answer exceed the model's {max_positions} positions"
+        if sequence.prompt_len + longest > limit:
+            return f"prompt and answer exceed {limit} positions"
         if self._need_bytes(sequence) > self._store.budget_bytes:
             return "prompt and answer exceed the K/V budget"
         return None
 
-    def shortage(self, num_tokens: int, max_positions: int) -> str | None:
-        """Why a chat of so many tokens, prompt and longest answer together, could never run."""
-        if num_tokens > max_positions:
-            return f"the model has {max_positions} positions, {num_tokens} are needed"
-        need, budget = (
-            reserved_tokens(num_tokens) * self._spec.token_bytes,
-            self._store.budget_bytes,
-        )
-        if need > budget:
-            return f"the K/V budget has {budget} bytes, {num_tokens} tokens need {need}"
+    def shortage(self, num_tokens: int, branches: Sequence[int] = ()) -> str | None:
+        """Why `num_tokens`, and branches of so many tokens behind them, could never run."""
+        longest = num_tokens + max(branches, default=0)
+        if longest > self._max_positions:
+            return f"the model has {self._max_positions} positions, {longest} are needed"
+        need = sum(map(self._spec.bytes_of, (num_tokens, *branches)))
+        if need > self._store.budget_bytes:
+            return f"the K/V budget has {self._store.budget_bytes} bytes, {need} are needed"
         return None
 
-    def admit(self, sequences: Iterable[EngineSequence]) -> None:
-        """Move what fits from WAITING to PREFILL.
+    def admit(self, sequences: Iterable[EngineSequence]) -> list[EngineSequence]:
+        """Move what fits from WAITING to PREFILL; those to which the system gives no memory,
+        though the budget has it, are returned.
 
         One that doesn't fit holds up those of its kind behind it; and those of the other kind,
         where they have the room that it would need. So nobody is starved, neither by smaller
@@ -64,14 +78,23 @@ class Admission:
         queues = [labels, chats]
         if chats and chats[0].is_overdue:
             queues.insert(0, chats[:1])
+        failed: list[EngineSequence] = []
         for queue in queues:
             for sequence in queue:
-                if sequence.status is not Status.WAITING or self._admit_one(sequence):
+                if sequence.status is not Status.WAITING:
+                    continue
+                try:
+                    is_admitted = self._admit_one(sequence)
+                except OSError:
+                    failed.append(sequence)
+                    continue
+                if is_admitted:
                     continue
                 if self._is_held_up_by_other_kind(sequence, sequences):
                     sequence.is_overdue = True
-                    return
+                    return failed
                 break
+        return failed
 
     def release(self, sequence: EngineSequence) -> None:
         """Give back what it reserved. K/V of a keyed chat is kept: all of it where the reply is
@@ -105,8 +128,12 @@ class Admission:
                 self._store.keep(key, kept)
             return False
         prefix = self._prefix_of(sequence)
+        try:
+            sequence.kv = self._reused(kept, sequence, prefix) or self._new_cache(sequence, prefix)
+        except OSError:
+            self._store.unreserve(need)
+            raise
         sequence.reserved_bytes = need
-        sequence.kv = self._reused(kept, sequence, prefix) or self._new_cache(sequence, prefix)
         sequence.cached_len = len(sequence.kv)
         sequence.status = Status.PREFILL
         return True
@@ -126,11 +153,11 @@ class Admission:
         return kept
 
     def _new_cache(self, sequence: EngineSequence, prefix: KVCache | None) -> KVCache:
-        start = (prefix.spans(), prefix.token_ids) if prefix is not None else ()
-        cache = KVCache(self._spec, *start)
-        if sequence.is_label:  # its length is known and nothing is kept: one block that fits
-            cache.first_block_tokens = sequence.prompt_len - cache.prefix_len
-        return cache
+        if sequence.is_label:  # its length is known and nothing is kept
+            return KVCache(self._spec, sequence.prompt_len, prefix)
+        if prefix is not None and _is_copied(sequence, prefix):
+            return KVCache.copying(self._spec, self._max_chat_tokens, prefix)
+        return KVCache(self._spec, self._max_chat_tokens, prefix)
 
     def _prefix_of(self, sequence: EngineSequence) -> KVCache | None:
         ids = sequence.task.prompt_ids
@@ -143,9 +170,14 @@ class Admission:
         """Bytes of its own K/V at the worst: the prompt without the prefix, and the answer."""
         task = sequence.task
         prefix = self._prefix_of(sequence)
-        own = sequence.prompt_len - (len(prefix) if prefix is not None else 0)
-        if isinstance(task, LabelTask):
-            tokens = own + sum(len(choice) - 1 for choice in task.choices)
-        else:
-            tokens = reserved_tokens(own + task.max_new_tokens)
-        return tokens * self._spec.token_bytes
+        is_shared = prefix is not None and not _is_copied(sequence, prefix)
+        own = sequence.prompt_len - (len(prefix) if is_shared and prefix is not None else 0)
+        if isinstance(task, ChatTask):
+            return self._spec.bytes_of(own + task.max_new_tokens)
+        branches = sum(self._spec.bytes_of(len(choice) - 1) for choice in task.choices)
+        return self._spec.bytes_of(own) + branches
+
+
+def _is_copied(sequence: EngineSequence, prefix: KVCache) -> bool:
+    """A chat attends in many steps, a label in one or two."""
+    return not sequence.is_label and len(prefix) <= MAX_COPIED_TOKENS

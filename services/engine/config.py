@@ -25,6 +25,14 @@ class ModelConfig:
     max_positions: int
     is_tied: bool  # the head shares the embedding's weights
 
+    @property
+    def num_weights(self) -> int:
+        """Elements of all matrices; norms and biases don't count beside them."""
+        heads = 2 * (self.num_heads + self.num_kv_heads)
+        layer = self.hidden_size * (heads * self.head_dim + 3 * self.intermediate_size)
+        tables = self.vocab_size * self.hidden_size * (1 if self.is_tied else 2)
+        return self.num_layers * layer + tables
+
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> "ModelConfig":
         """Read a `config.json` of transformers 4 or 5.

@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from services.engine.kv_cache import KVCache, KVStore
+from services.engine.kv_cache import KVCache
+from services.engine.kv_store import KVStore
 from services.engine.loop import Loop
 from services.engine.model import Forward
 from services.engine.sequence import EngineSequence
@@ -48,12 +49,19 @@ class Engine:
     """
 
     def __init__(
-        self, load_model: Callable[[], Forward], *, kv_budget_bytes: int, max_running: int
+        self,
+        load_model: Callable[[], Forward],
+        *,
+        kv_budget_bytes: int,
+        max_running: int,
+        max_chat_tokens: int | None = None,
     ) -> None:
-        """`load_model` is called on the engine's thread, after `start`."""
+        """`load_model` is called on the engine's thread, after `start`. A chat, prompt and answer
+        together, has at most `max_chat_tokens` tokens, or as many as the model has positions."""
         self._load_model = load_model
         self._store = KVStore(kv_budget_bytes)
         self._max_running = max_running
+        self._max_chat_tokens = max_chat_tokens
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._loop: Loop | None = None  # None while the model loads
         self._is_closed = False
@@ -110,9 +118,10 @@ class Engine:
         """Bytes of K/V kept under `key` while no sequence of it runs."""
         return self._store.bytes_of(key)
 
-    def shortage(self, num_tokens: int) -> str | None:
-        """Why a chat of so many tokens, prompt and longest answer together, could never run."""
-        return self._loop.shortage(num_tokens) if self._loop is not None else None
+    def shortage(self, num_tokens: int, branches: Sequence[int] = ()) -> str | None:
+        """Why `num_tokens`, a prompt's or a whole chat's, and branches of so many tokens behind
+        them, could never run."""
+        return self._loop.shortage(num_tokens, branches) if self._loop is not None else None
 
     def prefixes(self) -> Sequence[KVCache]:
         """The shared K/V, longest first; read-only."""
@@ -139,7 +148,9 @@ class Engine:
         try:
             if self._is_closed:
                 raise EngineStoppedError("the engine was stopped before it started")
-            self._loop = Loop(self._load_model(), self._store, self._max_running)
+            self._loop = Loop(
+                self._load_model(), self._store, self._max_running, self._max_chat_tokens
+            )
         except BaseException as error:
             self._close()
             self._loaded.set_exception(error)

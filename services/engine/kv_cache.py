@@ -1,18 +1,20 @@
-"""K/V of sequences: blocks grown behind a shared prefix, reused by token ids, counted in bytes."""
+"""K/V of one sequence: grown in place behind a shared prefix, reused by token ids."""
 
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
-MIN_BLOCK_TOKENS = 64
-MAX_BLOCK_TOKENS = 256
+# A block is whole pages of every layer and head, at 64 or 128 values a head in fp32 and bf16.
+BLOCK_TOKENS = 32
+# A prefix no longer than this is copied: that costs less than attending to it apart in each step.
+MAX_COPIED_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class KVSpec:
-    """Shape of one token's K/V in all layers."""
+    """Shape and precision of one token's K/V in all layers."""
 
     num_layers: int
     num_kv_heads: int
@@ -23,177 +25,122 @@ class KVSpec:
     def token_bytes(self) -> int:
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
 
-
-class KVBlock:
-    """K and V of consecutive tokens, each `[num_layers, num_kv_heads, num_tokens, head_dim]`."""
-
-    __slots__ = ("keys", "num_tokens", "values")
-
-    def __init__(self, spec: KVSpec, num_tokens: int) -> None:
-        shape = (spec.num_layers, spec.num_kv_heads, num_tokens, spec.head_dim)
-        self.num_tokens = num_tokens
-        self.keys = torch.empty(shape, dtype=spec.dtype)
-        self.values = torch.empty(shape, dtype=spec.dtype)
+    def bytes_of(self, num_tokens: int) -> int:
+        """Bytes that the blocks of so many tokens take."""
+        return _whole_blocks(num_tokens) * self.token_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The first `used` tokens of a block."""
-
-    block: KVBlock
-    used: int
+def _whole_blocks(num_tokens: int) -> int:
+    return -(-num_tokens // BLOCK_TOKENS) * BLOCK_TOKENS
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Where rows `first_row:last_row` of a segment go: `block[..., start : start + rows]`."""
+class KVRegion:
+    """Room for K/V, side by side for each layer and head, so that attention reads it in one go.
 
-    block: KVBlock
-    start: int
-    first_row: int
-    last_row: int
+    It is address space only: the system gives a page of memory when it is first written
+    (Prabhu et al., 2024, vAttention). Thus a sequence grows without a copy and without memory
+    set aside for what it may never say.
+    """
+
+    __slots__ = ("_map", "_stripe_bytes", "rows")
+
+    def __init__(self, spec: KVSpec, max_tokens: int) -> None:
+        capacity = _whole_blocks(max_tokens)
+        self._stripe_bytes = capacity * spec.head_dim * spec.dtype.itemsize
+        self._map = mmap.mmap(-1, max(capacity * spec.token_bytes, 1), flags=_MAP_FLAGS)
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+            # Else one written token may take 2 MiB in each layer and head.
+            self._map.madvise(mmap.MADV_NOHUGEPAGE)
+        shape = (spec.num_layers, 2, spec.num_kv_heads, capacity, spec.head_dim)
+        # `[num_layers, 2 (K, V), num_kv_heads, capacity, head_dim]`; it keeps the map alive.
+        self.rows = torch.frombuffer(self._map, dtype=spec.dtype).view(shape)
+
+    def release(self, num_tokens: int) -> None:
+        """Give the system back all pages but those of the first `num_tokens` tokens."""
+        kept = _whole_blocks(num_tokens) * self.rows.shape[-1] * self.rows.element_size()
+        kept = -(-kept // mmap.PAGESIZE) * mmap.PAGESIZE
+        if self._stripe_bytes % mmap.PAGESIZE or kept >= self._stripe_bytes:
+            return  # stripes that share pages (tiny models, large pages) can't be released apart
+        for start in range(0, len(self._map), self._stripe_bytes):
+            self._map.madvise(mmap.MADV_DONTNEED, start + kept, self._stripe_bytes - kept)
 
 
-def _block_tokens(own_len: int) -> int:
-    """As long as what stands there already: few blocks, and at most half of them empty."""
-    return min(max(MIN_BLOCK_TOKENS, own_len), MAX_BLOCK_TOKENS)
-
-
-def reserved_tokens(own_len: int) -> int:
-    """Tokens that the blocks of a sequence of `own_len` own tokens have room for."""
-    total = 0
-    while total < own_len:
-        total += _block_tokens(total)
-    return total
+# Without MAP_NORESERVE the system may count the whole address space as used.
+_MAP_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
 class KVCache:
-    """One sequence's K/V: a read-only `prefix` that others share, then blocks of its own.
+    """One sequence's K/V: a prefix that others share, then tokens of its own.
 
-    Blocks are never copied and depend on the position alone, so that a sequence computes the
-    same whatever ran beside or before it.
+    Where its K/V lies depends on its own tokens alone, so that a sequence computes the same
+    whatever ran beside or before it.
     """
 
-    __slots__ = ("_blocks", "_prefix", "first_block_tokens", "prefix_len", "spec", "token_ids")
+    __slots__ = (
+        "_region",
+        "_shared",
+        "_shared_len",
+        "max_tokens",
+        "prefix_len",
+        "spec",
+        "token_ids",
+    )
 
-    def __init__(
-        self,
-        spec: KVSpec,
-        prefix: Sequence[Span] = (),
-        prefix_ids: Sequence[int] = (),
-        first_block_tokens: int = MIN_BLOCK_TOKENS,
-    ) -> None:
+    def __init__(self, spec: KVSpec, max_tokens: int, prefix: "KVCache | None" = None) -> None:
+        """Room for `max_tokens` tokens in all. `prefix` is only read, now and later."""
         self.spec = spec
-        self.token_ids = list(prefix_ids)
-        self.prefix_len = len(prefix_ids)
-        self._prefix = tuple(prefix)
-        self._blocks: list[KVBlock] = []
-        self.first_block_tokens = first_block_tokens
+        self.max_tokens = max_tokens
+        self.token_ids: list[int] = list(prefix.token_ids) if prefix is not None else []
+        self.prefix_len = len(self.token_ids)
+        self._shared = tuple(prefix.spans()) if prefix is not None else ()
+        self._shared_len = self.prefix_len
+        self._region = KVRegion(spec, max_tokens - self._shared_len)
+
+    @classmethod
+    def copying(cls, spec: KVSpec, max_tokens: int, prefix: "KVCache") -> "KVCache":
+        """Begin with a copy of `prefix`, which counts as this one's own."""
+        cache = cls(spec, max_tokens)
+        cache.extend(prefix.token_ids).copy_(torch.cat(prefix.spans(), dim=3))
+        cache.prefix_len = len(prefix)
+        return cache
 
     def __len__(self) -> int:
         return len(self.token_ids)
 
     @property
-    def capacity(self) -> int:
-        return self.prefix_len + sum(block.num_tokens for block in self._blocks)
-
-    @property
     def num_bytes(self) -> int:
-        """Bytes of its own blocks, room not yet filled included; the prefix is not its own."""
-        return (self.capacity - self.prefix_len) * self.spec.token_bytes
+        """Bytes of its own blocks; a prefix that it shares is not its own."""
+        return self.spec.bytes_of(len(self) - self._shared_len)
 
-    def extend(self, token_ids: Sequence[int]) -> list[Slot]:
-        """Make room for these tokens, whose K/V the caller now writes; return where."""
-        start = len(self)
+    def extend(self, token_ids: Sequence[int]) -> torch.Tensor:
+        """Take these tokens; the caller now writes their K/V into what is returned,
+        `[num_layers, 2 (K, V), num_kv_heads, num_tokens, head_dim]`."""
+        start = len(self) - self._shared_len
         self.token_ids.extend(token_ids)
-        while self.capacity < len(self):
-            own = self.capacity - self.prefix_len
-            size = _block_tokens(own) if own else self.first_block_tokens
-            self._blocks.append(KVBlock(self.spec, size))
-        slots, first, row = [], self.prefix_len, 0
-        for block in self._blocks:
-            begin, end = max(start, first), min(len(self), first + block.num_tokens)
-            if begin < end:
-                slots.append(Slot(block, begin - first, row, row + end - begin))
-                row += end - begin
-            first += block.num_tokens
-        return slots
+        assert len(self) <= self.max_tokens  # admission has seen to it
+        return self._region.rows[:, :, :, start : start + len(token_ids)]
 
-    def spans(self) -> list[Span]:
-        """All K/V in order of position."""
-        spans, left = list(self._prefix), len(self) - self.prefix_len
-        for block in self._blocks:
-            if left <= 0:
-                break
-            spans.append(Span(block, min(left, block.num_tokens)))
-            left -= block.num_tokens
-        return spans
+    def spans(self) -> list[torch.Tensor]:
+        """All K/V in order of position, each `[num_layers, 2 (K, V), num_kv_heads, num_tokens,
+        head_dim]`."""
+        own = len(self) - self._shared_len
+        return [*self._shared, self._region.rows[:, :, :, :own]] if own else list(self._shared)
 
     def truncate(self, length: int) -> None:
-        """Forget what stands behind the first `length` tokens, and its blocks."""
+        """Forget what stands behind the first `length` tokens, and give its memory back."""
         length = max(length, self.prefix_len)
-        del self.token_ids[length:]
-        while self._blocks and self.capacity - self._blocks[-1].num_tokens >= length:
-            self._blocks.pop()
+        if length < len(self):
+            del self.token_ids[length:]
+            self._region.release(length - self._shared_len)
 
     def branch(self, num_tokens: int) -> "KVCache":
         """A continuation of `num_tokens` tokens that reads this one's K/V and never writes it."""
-        return KVCache(self.spec, self.spans(), self.token_ids, first_block_tokens=num_tokens)
+        return KVCache(self.spec, len(self) + num_tokens, prefix=self)
 
     def common_len(self, token_ids: Sequence[int]) -> int:
         """Length of the longest common token prefix."""
-        common = 0
-        for mine, theirs in zip(self.token_ids, token_ids, strict=False):
-            if mine != theirs:
-                break
-            common += 1
-        return common
-
-
-@dataclass(slots=True)
-class KVStore:
-    """One byte budget for the K/V of running sequences (reserved) and idle sessions (kept)."""
-
-    budget_bytes: int
-    reserved_bytes: int = 0
-    idle_bytes: int = 0
-    evictions: int = 0
-    _idle: OrderedDict[Hashable, KVCache] = field(default_factory=OrderedDict)
-
-    def reserve(self, num_bytes: int) -> bool:
-        """Set bytes aside, at the cost of the least recently used idle K/V; False if it can't."""
-        if self.reserved_bytes + num_bytes > self.budget_bytes:
-            return False
-        while self.reserved_bytes + num_bytes + self.idle_bytes > self.budget_bytes:
-            self.forget(next(iter(self._idle)))
-            self.evictions += 1
-        self.reserved_bytes += num_bytes
-        return True
-
-    def unreserve(self, num_bytes: int) -> None:
-        self.reserved_bytes -= num_bytes
-
-    def take(self, key: Hashable) -> KVCache | None:
-        """The idle K/V kept under `key`, which is the caller's from now on."""
-        cache = self._idle.pop(key, None)
-        if cache is not None:
-            self.idle_bytes -= cache.num_bytes
-        return cache
-
-    def keep(self, key: Hashable, cache: KVCache) -> None:
-        """Keep K/V for the next turn, as the most recently used."""
-        self.forget(key)
-        self._idle[key] = cache
-        self.idle_bytes += cache.num_bytes
-
-    def forget(self, key: Hashable) -> None:
-        self.take(key)
-
-    def clear(self) -> None:
-        """Drop all that is kept, and what was reserved."""
-        self._idle.clear()
-        self.idle_bytes = self.reserved_bytes = 0
-
-    def bytes_of(self, key: Hashable) -> int:
-        cache = self._idle.get(key)
-        return cache.num_bytes if cache is not None else 0
+        length = min(len(self), len(token_ids))
+        if self.token_ids[:length] == list(token_ids[:length]):
+            return length
+        pairs = enumerate(zip(self.token_ids, token_ids, strict=False))
+        return next(index for index, (mine, theirs) in pairs if mine != theirs)

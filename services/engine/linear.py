@@ -1,6 +1,5 @@
 """The matrix product and the embedding; the one place that knows a weight's precision."""
 
-import warnings
 from typing import Protocol
 
 import torch
@@ -8,6 +7,15 @@ from torch.nn import functional
 
 _CHUNK_ROWS = 512  # rounded at a time: they stay in the processor's cache
 _TINY = 1e-12  # keeps an all-zero row from being divided by zero
+
+
+class Table(Protocol):
+    """A tensor `[num_rows, num_columns]`, or one that is read a slice of rows at a time."""
+
+    @property
+    def shape(self) -> torch.Size: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: slice, /) -> torch.Tensor: ...
 
 
 class Linear(Protocol):
@@ -39,34 +47,44 @@ class FloatLinear:
 class Int8Linear:
     """A product with int8 weights, scaled per output channel, and int8 activations per row.
 
-    fbgemm takes the input's scale from us. Each row is divided by its own largest magnitude
-    first and multiplied back after, so that its result is the same to the bit whatever rows
-    stand beside it.
+    Each row is rounded by its own largest magnitude, and oneDNN adds up whole numbers, so that a
+    row's result is the same to the bit whatever rows stand beside it.
 
-    Without VNNI, fbgemm adds pairs of products in 16 bits, which 8-bit activations overflow
-    (saturate); 7-bit ones can't: 2 x 126 x 127 < 2^15.
+    Without VNNI, pairs of products are added in 16 bits, which 8-bit activations overflow
+    (saturate); 7-bit ones can't: 2 x 127 x 127 < 2^15.
     """
 
-    __slots__ = ("_bias", "_packed", "zero_point")
+    __slots__ = ("_bias", "_half", "_levels", "_packed", "_scales", "_zero_points")
 
     def __init__(
-        self, weight: torch.Tensor, bias: torch.Tensor | None = None, *, has_vnni: bool = True
+        self, weight: Table, bias: torch.Tensor | None = None, *, has_vnni: bool = True
     ) -> None:
         """`weight` is `[out_features, in_features]`, `bias` `[out_features]` or None."""
-        codes, scales = quantize_rows(weight)
-        self.zero_point = 127 if has_vnni else 63
+        codes, self._scales = _quantize(weight)
+        self._packed = torch.ops.onednn.qlinear_prepack(codes, None)
+        self._zero_points = torch.zeros(len(codes), dtype=torch.long)
         self._bias = bias.float() if bias is not None else None
-        with warnings.catch_warnings():  # of torch, that its quantized tensors may go some day
-            warnings.simplefilter("ignore")
-            channels = torch._make_per_channel_quantized_tensor(
-                codes, scales.double(), torch.zeros(len(scales), dtype=torch.long), 0
-            )
-            self._packed = torch.ops.quantized.linear_prepack(channels, None)
+        self._levels = 127 if has_vnni else 63  # on each side of the zero point, levels + 1
+        self._half = torch.tensor(self._levels + 1.5)
 
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         scale = rows.abs().amax(dim=-1, keepdim=True).clamp_min_(_TINY)
-        product: torch.Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            rows / scale, 1 / self.zero_point, self.zero_point, self._packed
+        # Half a step above the zero point, for the conversion cuts off and this has to round.
+        codes = torch.addcdiv(self._half, rows, scale, value=self._levels).to(torch.uint8)
+        product: torch.Tensor = torch.ops.onednn.qlinear_pointwise(
+            codes,
+            1 / self._levels,
+            self._levels + 1,
+            self._packed,
+            self._scales,
+            self._zero_points,
+            None,  # the bias comes after the row's scale
+            1.0,
+            0,
+            torch.float32,
+            "none",
+            [],
+            "",
         )
         product *= scale
         return product if self._bias is None else product.add_(self._bias)
@@ -85,21 +103,7 @@ class Embedding:
         return functional.embedding(token_ids, self.weight).float()
 
 
-class Int8Embedding:
-    """Token id -> `[hidden]` in fp32, from an int8 table with a scale for each token."""
-
-    __slots__ = ("_codes", "_scales")
-
-    def __init__(self, weight: torch.Tensor) -> None:
-        """`weight` is `[vocab_size, hidden]`."""
-        self._codes, scales = quantize_rows(weight)
-        self._scales = scales.unsqueeze(1)
-
-    def __call__(self, token_ids: torch.Tensor) -> torch.Tensor:
-        return self._codes[token_ids] * self._scales[token_ids]
-
-
-def quantize_rows(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _quantize(weight: Table) -> tuple[torch.Tensor, torch.Tensor]:
     """Round each row to -127 ... 127 by its own scale: codes `[num_rows, num_columns]` int8, scales
     `[num_rows]` fp32."""
     codes = torch.empty(weight.shape, dtype=torch.int8)

@@ -6,8 +6,10 @@ from collections.abc import Hashable, Sequence
 import torch
 
 from services.engine.admission import Admission
-from services.engine.kv_cache import KVCache, KVStore
-from services.engine.model import Forward, Segment
+from services.engine.attention import Segment
+from services.engine.kv_cache import KVCache
+from services.engine.kv_store import KVStore
+from services.engine.model import Forward
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Work, next_chunk, schedule
 from services.engine.sequence import EngineSequence, Status
@@ -27,10 +29,22 @@ log = logging.getLogger(__name__)
 class Loop:
     """Runs sequences side by side: each step takes the next tokens of every one."""
 
-    def __init__(self, model: Forward, store: KVStore, max_running: int) -> None:
+    def __init__(
+        self,
+        model: Forward,
+        store: KVStore,
+        max_running: int,
+        max_chat_tokens: int | None = None,
+    ) -> None:
         self._model = model
         self._store = store
-        self._admission = Admission(store, model.kv_spec, max_running)
+        self._admission = Admission(
+            store,
+            model.kv_spec,
+            max_positions=model.max_positions,
+            max_running=max_running,
+            max_chat_tokens=max_chat_tokens,
+        )
         self._sequences: list[EngineSequence] = []  # in order of arrival
         self.num_steps = 0
 
@@ -42,14 +56,14 @@ class Loop:
     def prefixes(self) -> Sequence[KVCache]:
         return tuple(self._admission.prefixes)
 
-    def shortage(self, num_tokens: int) -> str | None:
+    def shortage(self, num_tokens: int, branches: Sequence[int] = ()) -> str | None:
         """See `Admission.shortage`."""
-        return self._admission.shortage(num_tokens, self._model.max_positions)
+        return self._admission.shortage(num_tokens, branches)
 
     def accept(self, sequence: EngineSequence) -> None:
         """Let it wait for memory and a place; tell its caller at once where it can never run."""
         try:
-            reason = self._admission.refusal(sequence, self._model.max_positions)
+            reason = self._admission.refusal(sequence)
             if reason is not None:
                 raise EngineError(reason)
             if isinstance(sequence.task, ChatTask):
@@ -67,14 +81,16 @@ class Loop:
                 sequence.is_forgotten = True
 
     def add_prefix(self, token_ids: Sequence[int]) -> None:
-        """Prefill tokens that many prompts begin with, and share their K/V.
+        """Prefill tokens that many prompts begin with, if any, and share their K/V.
 
         Raises:
             EngineError: they exceed the model's positions.
         """
         if len(token_ids) > self._model.max_positions:
             raise EngineError(f"a prefix exceeds the model's {self._model.max_positions} positions")
-        kv = KVCache(self._model.kv_spec, first_block_tokens=len(token_ids))
+        if not token_ids:
+            return
+        kv = KVCache(self._model.kv_spec, len(token_ids))
         while len(kv) < len(token_ids):
             end = len(kv) + next_chunk(len(kv), len(token_ids))
             self._model.forward([Segment(token_ids[len(kv) : end], kv)])
@@ -83,7 +99,8 @@ class Loop:
     def step(self) -> bool:
         """Run the next tokens of every sequence that can; False if none could."""
         self._end_cancelled()
-        self._admission.admit(self._sequences)
+        for sequence in self._admission.admit(self._sequences):
+            self._end(sequence, FailedEvent(EngineError("the system gives no memory for K/V")))
         work = schedule(self._sequences)
         if work:
             self._postprocess(work, self._forward(work))

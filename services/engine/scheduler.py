@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from services.engine.sequence import EngineSequence, Status
 
-# Prompts are cut at multiples of this position, so that a sequence's chunks don't depend on load.
-CHUNK_TOKENS = 128
-# A step prefills no more than this, so that running replies don't pause for longer.
-MAX_PREFILL_TOKENS = 256
+# Prompts are cut at multiples of this behind their prefix, so that chunks don't depend on load.
+CHUNK_TOKENS = 64
+# Prompts share so many tokens of a step. With the oldest chat's chunk, which runs in any case,
+# running replies never pause for longer than 128 prompt tokens take.
+MAX_PREFILL_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,9 @@ class Work:
     num_tokens: int
 
 
-def next_chunk(kv_len: int, prompt_len: int) -> int:
+def next_chunk(kv_len: int, prompt_len: int, prefix_len: int = 0) -> int:
     """Tokens from `kv_len` to the next chunk boundary, or to the prompt's end."""
-    return min(prompt_len, (kv_len // CHUNK_TOKENS + 1) * CHUNK_TOKENS) - kv_len
+    return min(prompt_len - kv_len, CHUNK_TOKENS - (kv_len - prefix_len) % CHUNK_TOKENS)
 
 
 def schedule(sequences: Iterable[EngineSequence]) -> list[Work]:
@@ -38,8 +39,8 @@ def schedule(sequences: Iterable[EngineSequence]) -> list[Work]:
         if sequence.status is Status.DECODE:
             step.append(Work(sequence, 1))
         elif sequence.status is Status.PREFILL and sequence.is_ready:
-            chunk = Work(sequence, next_chunk(sequence.kv_len, sequence.prompt_len))
-            (labels if sequence.is_label else chats).append(chunk)
+            size = next_chunk(sequence.kv_len, sequence.prompt_len, sequence.prefix_len)
+            (labels if sequence.is_label else chats).append(Work(sequence, size))
     left = MAX_PREFILL_TOKENS
     for queue in (labels, chats):
         for position, work in enumerate(queue):

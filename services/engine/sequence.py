@@ -51,3 +51,8 @@ class EngineSequence:
     def kv_len(self) -> int:
         """Tokens whose K/V is there; 0 while it waits."""
         return len(self.kv) if self.kv is not None else 0
+
+    @property
+    def prefix_len(self) -> int:
+        """Tokens of its template's prefix, if that was prefilled for all; 0 while it waits."""
+        return self.kv.prefix_len if self.kv is not None else 0

@@ -2,7 +2,7 @@
 
 import torch
 
-from services.engine.model import Segment
+from services.engine.attention import Segment
 from services.engine.scheduler import Work
 from services.engine.sequence import EngineSequence, Status
 from services.engine.tasks import (

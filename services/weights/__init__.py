@@ -4,7 +4,7 @@ Importing this is cheap, and `find_model` and `check_files` stay so: neither tor
 transformers nor the hub's client is loaded before a fetch needs them.
 """
 
-from services.weights.checks import check_files
+from services.weights.checks import check_files, read_config
 from services.weights.fetch import fetch_model
 from services.weights.find import find_model
 from services.weights.model_files import ModelFiles, WeightsError, stand_in_warning
@@ -15,5 +15,6 @@ __all__ = [
     "check_files",
     "fetch_model",
     "find_model",
+    "read_config",
     "stand_in_warning",
 ]

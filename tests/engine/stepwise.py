@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
+from services.engine.attention import Segment
 from services.engine.engine import Engine
-from services.engine.model import Segment
 from services.engine.tasks import (
     ChatTask,
     EngineError,

@@ -1,39 +1,7 @@
-"""Who is admitted in which order, on the store alone: no thread, no model."""
+"""Who is admitted in which order."""
 
-from services.engine.admission import Admission
-from services.engine.kv_cache import KVCache, KVSpec, KVStore, reserved_tokens
-from services.engine.sequence import EngineSequence, Status
-from services.engine.tasks import ChatTask, LabelTask, SequenceHandle
-
-SPEC = KVSpec(num_layers=1, num_kv_heads=1, head_dim=1)  # 8 bytes a token
-BLOCK = reserved_tokens(1)
-
-
-def label(num_tokens: int) -> EngineSequence:
-    return EngineSequence(LabelTask(range(num_tokens), ((1,), (2,))), SequenceHandle())
-
-
-def chat(num_tokens: int, key: str | None = None) -> EngineSequence:
-    """A chat that needs `num_tokens`, all but one for its prompt."""
-    prompt = range(num_tokens - 1)
-    return EngineSequence(ChatTask(prompt, frozenset(), 1, key=key), SequenceHandle())
-
-
-def admission_of(budget_tokens: int, max_running: int = 16) -> tuple[Admission, KVStore]:
-    store = KVStore(budget_tokens * SPEC.token_bytes)
-    return Admission(store, SPEC, max_running), store
-
-
-def admitted(admission: Admission, *sequences: EngineSequence) -> list[EngineSequence]:
-    """Which of the waiting ones are admitted now."""
-    waiting = [s for s in sequences if s.status is Status.WAITING]
-    admission.admit(sequences)
-    return [s for s in waiting if s.status is not Status.WAITING]
-
-
-def end(admission: Admission, sequence: EngineSequence) -> None:
-    sequence.status = Status.FINISHED
-    admission.release(sequence)
+from services.engine.kv_cache import BLOCK_TOKENS as BLOCK
+from tests.engine.admissions import admission_of, admitted, chat, end, label
 
 
 def test_labels_get_memory_before_chats_that_came_earlier() -> None:
@@ -108,31 +76,3 @@ def test_places_are_for_chats_alone() -> None:
     assert admitted(admission, mine, first, second) == []
     end(admission, first)
     assert admitted(admission, mine, second) == [second]
-
-
-def test_what_is_kept_without_room_stays_kept() -> None:
-    admission, store = admission_of(2 * BLOCK)
-    first, other = chat(BLOCK, key="a"), chat(BLOCK)
-    admitted(admission, first)
-    assert first.kv is not None
-    first.kv.extend(first.task.prompt_ids)
-    end(admission, first)
-    kept = store.bytes_of("a")
-    admitted(admission, other)
-    assert admitted(admission, other, chat(2 * BLOCK, key="a")) == []
-    assert store.bytes_of("a") == kept > 0
-
-
-def test_kv_behind_another_prefix_is_not_reused() -> None:
-    """It would have more tokens of its own than are reserved."""
-    admission, store = admission_of(100 * BLOCK)
-    old, prefix = KVCache(SPEC), KVCache(SPEC)
-    old.extend(range(290))
-    prefix.extend(range(70))
-    store.keep("a", old)
-    admission.add_prefix(prefix)
-    sequence = chat(300, key="a")
-    assert admitted(admission, sequence) == [sequence]
-    assert sequence.kv is not None
-    sequence.kv.extend(sequence.task.prompt_ids[len(sequence.kv) :])
-    assert sequence.kv.num_bytes <= sequence.reserved_bytes == store.reserved_bytes

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from services.engine.engine import Engine
+from services.engine.scheduler import CHUNK_TOKENS
 from services.engine.tasks import FinishedEvent, LabelTask, Sampling
 from tests.engine.stepwise import StepwiseForward, outcome
 
@@ -106,7 +107,7 @@ def test_prompt_runs_in_chunks_of_its_own(engine: Engine, forward: StepwiseForwa
     forward.let_go()
     outcome(handle)
     prompt = list(task.prompt_ids)
-    chunks = [prompt[at : at + 128] for at in range(0, len(prompt), 128)]
+    chunks = [prompt[at : at + CHUNK_TOKENS] for at in range(0, len(prompt), CHUNK_TOKENS)]
     assert [segment for segment in forward.ran() if segment in chunks] == chunks
 
 

@@ -3,6 +3,8 @@
 import pytest
 
 from services.engine.engine import Engine
+from services.engine.kv_cache import MAX_COPIED_TOKENS
+from services.engine.scheduler import CHUNK_TOKENS
 from services.engine.tasks import FailedEvent, FinishedEvent, LabelTask
 from tests.engine.stepwise import StepwiseForward, assert_free, outcome
 
@@ -32,8 +34,10 @@ def test_prefix_is_never_prefilled_again(engine: Engine, forward: StepwiseForwar
 
 
 def test_prefix_itself_is_prefilled_in_chunks(engine: Engine, forward: StepwiseForward) -> None:
-    engine.add_prefix(range(300))
-    assert forward.steps == [[[*range(128)]], [[*range(128, 256)]], [[*range(256, 300)]]]
+    ids = list(range(2 * CHUNK_TOKENS + 44))
+    engine.add_prefix(ids)
+    starts = range(0, len(ids), CHUNK_TOKENS)
+    assert forward.steps == [[ids[at : at + CHUNK_TOKENS]] for at in starts]
 
 
 def test_longest_prefix_wins(engine: Engine, forward: StepwiseForward) -> None:
@@ -71,12 +75,13 @@ def test_prefix_is_not_in_the_budget(engine: Engine, forward: StepwiseForward) -
 
 
 @pytest.mark.parametrize("max_new_tokens", [3, 64], ids=["length", "stop"])
-@pytest.mark.parametrize("head", ["", HEAD], ids=["plain", "prefix"])
+@pytest.mark.parametrize("head", ["", HEAD, HEAD * 10], ids=["plain", "copied", "shared"])
 def test_next_turn_runs_only_what_is_new(
     engine: Engine, forward: StepwiseForward, head: str, max_new_tokens: int
 ) -> None:
     if head:
         engine.add_prefix(forward.ids(head))
+    assert (len(forward.ids(head)) > MAX_COPIED_TOKENS) == (head == HEAD * 10)
     first = forward.chat(
         forward.turn("hello", forward.ids(head)), key="a", max_new_tokens=max_new_tokens
     )

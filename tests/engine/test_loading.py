@@ -6,9 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from services.engine.attention import Segment
+from services.engine.checkpoint import RowsError
 from services.engine.kv_cache import KVCache
 from services.engine.loading import load_model, usable_cores
-from services.engine.model import Qwen2Model, Segment
+from services.engine.model import Qwen2Model
 from services.engine.precision import Precision
 from tests.tiny import write_checkpoint
 
@@ -36,7 +38,7 @@ def test_cores_within_the_quota(
 
 
 def last_logits(model: Qwen2Model) -> torch.Tensor:
-    return model.forward([Segment([5, 6, 7], KVCache(model.kv_spec), 1)])
+    return model.forward([Segment([5, 6, 7], KVCache(model.kv_spec, 3), 1)])
 
 
 def test_missing_tensor_is_named(tmp_path: Path) -> None:
@@ -87,10 +89,34 @@ def test_half_precision_files_run_in_fp32(tmp_path: Path, stored: torch.dtype) -
     assert torch.equal(last_logits(load_model(tmp_path, Precision("fp32"))), wanted)
 
 
-def test_overwriting_the_file_leaves_the_model_alone(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path)
-    model, path = load_model(tmp_path, Precision("fp32")), tmp_path / "model.safetensors"
-    wanted = last_logits(model)
+def overwrite(path: Path) -> None:
     with path.open("r+b") as file:
         file.write(bytes(path.stat().st_size))
+    os.utime(path, ns=(0, 0))  # another time than before, for sure
+
+
+def test_overwriting_the_file_leaves_a_model_in_memory_alone(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, tie_word_embeddings=True)
+    model = load_model(tmp_path, Precision("fp32"))
+    wanted = last_logits(model)
+    overwrite(tmp_path / "model.safetensors")
     assert torch.equal(last_logits(model), wanted)
+
+
+@pytest.mark.parametrize(("precision", "is_tied"), [("fp32", False), ("int8", True)])
+def test_overwriting_the_file_of_the_embedding_is_an_error(
+    tmp_path: Path, precision: str, is_tied: bool
+) -> None:
+    """Other rows would come out of it, and nobody would know."""
+    write_checkpoint(tmp_path, tie_word_embeddings=is_tied)
+    model = load_model(tmp_path, Precision(precision))
+    overwrite(tmp_path / "model.safetensors")
+    with pytest.raises(RowsError, match="changed"):
+        last_logits(model)
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_any_number_of_threads_loads_the_same(tmp_path: Path, precision: str) -> None:
+    write_checkpoint(tmp_path)
+    one, three = (load_model(tmp_path, Precision(precision), number) for number in (1, 3))
+    assert torch.equal(last_logits(one), last_logits(three))

@@ -1,91 +1,17 @@
 """Our forward against transformers' `Qwen2ForCausalLM`, on tiny random checkpoints."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import Qwen2ForCausalLM
 
-from services.engine.kv_cache import KVCache, Span
+from services.engine.attention import Segment
+from services.engine.kv_cache import KVCache
 from services.engine.loading import load_model
-from services.engine.model import Qwen2Model, Segment
 from services.engine.precision import Precision
-from tests.tiny import write_checkpoint
-
-TOLERANCE = 1e-4
-THETA = 50_000.0  # far from every default, so that a config misread shows
-SHAPES = {
-    "full": {"num_attention_heads": 4, "num_key_value_heads": 4},
-    "grouped": {"num_attention_heads": 4, "num_key_value_heads": 2},
-    "16/2": {
-        "num_attention_heads": 16,
-        "num_key_value_heads": 2,
-        "hidden_size": 128,
-        "initializer_range": 0.14,  # scores of twice the width stay as sharp, not sharper
-    },
-}
-
-
-@dataclass
-class Pair:
-    """One checkpoint twice: in the stock model and in ours."""
-
-    folder: Path
-    stock: Qwen2ForCausalLM
-    ours: Qwen2Model
-
-    def random_ids(self, length: int, seed: int = 1) -> list[int]:
-        generator = torch.Generator().manual_seed(seed)
-        ids: list[int] = torch.randint(
-            self.stock.config.vocab_size, (length,), generator=generator
-        ).tolist()
-        return ids
-
-    def cache(self) -> KVCache:
-        return KVCache(self.ours.kv_spec)
-
-    def stock_logits(self, token_ids: Sequence[int]) -> torch.Tensor:
-        with torch.inference_mode():
-            return self.stock(torch.tensor([token_ids])).logits[0]
-
-    def run(self, token_ids: Sequence[int], kv: KVCache) -> torch.Tensor:
-        """Our logits of all these tokens behind `kv`."""
-        return self.ours.forward([Segment(token_ids, kv, len(token_ids))])
-
-    def prefilled(self, token_ids: Sequence[int]) -> KVCache:
-        kv = self.cache()
-        self.run(token_ids, kv)
-        return kv
-
-
-def make_pair(folder: Path, shape: str, *, is_tied: bool) -> Pair:
-    rope = {"rope_type": "default", "rope_theta": THETA}
-    stock = write_checkpoint(
-        folder, **SHAPES[shape], tie_word_embeddings=is_tied, rope_parameters=rope
-    )
-    return Pair(folder, stock, load_model(folder, Precision("fp32")))
-
-
-@pytest.fixture(
-    scope="module",
-    params=[(shape, is_tied) for shape in SHAPES for is_tied in (True, False)],
-    ids=lambda param: f"{param[0]}-{'tied' if param[1] else 'untied'}",
-)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    shape, is_tied = request.param
-    return make_pair(tmp_path_factory.mktemp("pair"), shape, is_tied=is_tied)
-
-
-@pytest.fixture(scope="module")
-def grouped(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return make_pair(tmp_path_factory.mktemp("grouped"), "grouped", is_tied=False)
-
-
-def assert_close(ours: torch.Tensor, stock: torch.Tensor) -> None:
-    torch.testing.assert_close(ours, stock, rtol=0, atol=TOLERANCE)
+from tests.engine.stock_pair import MAX_TOKENS, THETA, Pair, assert_close
 
 
 def test_whole_prompt(pair: Pair) -> None:
@@ -120,34 +46,39 @@ def test_shared_prefix(pair: Pair) -> None:
     head = pair.random_ids(70)
     prefix = pair.prefilled(head)
     texts = [pair.random_ids(n, seed=n) for n in (4, 90)]
-    caches = [KVCache(pair.ours.kv_spec, prefix.spans(), prefix.token_ids) for _ in texts]
-    segments = [Segment(ids, kv, len(ids)) for ids, kv in zip(texts, caches, strict=True)]
+    segments = [Segment(ids, pair.cache(prefix), len(ids)) for ids in texts]
     logits = pair.ours.forward(segments).split([len(ids) for ids in texts])
     for text, ours in zip(texts, logits, strict=True):
         assert_close(ours, pair.stock_logits(head + text)[len(head) :])
 
 
-def _used(span: Span) -> tuple[torch.Tensor, torch.Tensor]:
-    """A copy of what is in use; the room behind it is whatever the memory held, even NaN."""
-    block = span.block
-    return block.keys[:, :, : span.used].clone(), block.values[:, :, : span.used].clone()
+def test_copied_prefix(pair: Pair) -> None:
+    head, text = pair.random_ids(40), pair.random_ids(90, seed=2)
+    kv = KVCache.copying(pair.ours.kv_spec, MAX_TOKENS, pair.prefilled(head))
+    assert_close(pair.run(text, kv), pair.stock_logits(head + text)[len(head) :])
+
+
+def test_prefix_own_tokens_and_branch(pair: Pair) -> None:
+    """Attention over three spans, of several rows and of one."""
+    head, text, branch = (pair.random_ids(n, seed=n) for n in (70, 40, 5))
+    kv = pair.cache(pair.prefilled(head))
+    pair.run(text, kv)
+    parts = kv.branch(len(branch))
+    logits = [pair.run(branch[:4], parts), pair.run(branch[4:], parts)]
+    assert len(parts.spans()) == 3
+    assert_close(torch.cat(logits), pair.stock_logits(head + text + branch)[-5:])
 
 
 def test_prefix_is_unchanged_after_thirty_others_ran_on_it(grouped: Pair) -> None:
     prefix = grouped.prefilled(grouped.random_ids(70))
-    before = [_used(span) for span in prefix.spans()]
+    before = [span.clone() for span in prefix.spans()]
     for seed in range(30):
-        kv = KVCache(grouped.ours.kv_spec, prefix.spans(), prefix.token_ids)
+        kv = grouped.cache(prefix)
         grouped.run(grouped.random_ids(1 + 5 * seed, seed), kv)
         grouped.run(grouped.random_ids(3, seed), kv.branch(3))
         kv.truncate(len(prefix))
         grouped.run(grouped.random_ids(2, seed), kv)
-    after = [_used(span) for span in prefix.spans()]
-    assert all(
-        torch.equal(old, new)
-        for pair_before, pair_after in zip(before, after, strict=True)
-        for old, new in zip(pair_before, pair_after, strict=True)
-    )
+    assert all(torch.equal(old, new) for old, new in zip(before, prefix.spans(), strict=True))
 
 
 def test_sequence_goes_on_after_its_branches(pair: Pair) -> None:
@@ -197,47 +128,3 @@ def test_both_forms_of_the_rope_config(
 
 def test_positions_are_the_models_own(grouped: Pair) -> None:
     assert load_model(grouped.folder, Precision("fp32")).max_positions == 4096
-
-
-def test_bf16_stays_near_fp32(pair: Pair) -> None:
-    """Off by less than a twentieth of the logits' own spread; measured 2 to 3.5 %."""
-    ids = pair.random_ids(200)
-    model = load_model(pair.folder, Precision("bf16"))
-    logits = model.forward([Segment(ids, KVCache(model.kv_spec), len(ids))])
-    stock = pair.stock_logits(ids)
-    assert logits.dtype == torch.float32
-    assert (logits - stock).std() < 0.05 * stock.std()
-
-
-def test_batched_in_bf16_equals_alone(grouped: Pair) -> None:
-    model = load_model(grouped.folder, Precision("bf16"))
-    prompts = [grouped.random_ids(n, seed=n) for n in (3, 40, 9)]
-    alone = [model.forward([Segment(p, KVCache(model.kv_spec), 1)]) for p in prompts]
-    batched = model.forward([Segment(p, KVCache(model.kv_spec), 1) for p in prompts])
-    # Other row counts mean other kernels, whose last bits may be rounded otherwise.
-    torch.testing.assert_close(batched, torch.cat(alone), rtol=0, atol=0.1)
-
-
-def test_int8_stays_near_fp32(pair: Pair) -> None:
-    """Off by less than a fifteenth of the logits' own spread; measured 5.3 to 5.8 %."""
-    ids = pair.random_ids(200)
-    model = load_model(pair.folder, Precision("int8"))
-    logits = model.forward([Segment(ids, KVCache(model.kv_spec), len(ids))])
-    stock = pair.stock_logits(ids)
-    assert (logits - stock).std() < stock.std() / 15
-
-
-def test_int8_numbers_do_not_depend_on_the_neighbours(pair: Pair) -> None:
-    model = load_model(pair.folder, Precision("int8"))
-    prompts = [pair.random_ids(n, seed=n) for n in (3, 40, 9, 128, 1, 64, 77, 20)]
-    alone = [KVCache(model.kv_spec) for _ in prompts]
-    together = [KVCache(model.kv_spec) for _ in prompts]
-    for _prefill_then_decode in range(3):
-        single = [
-            model.forward([Segment(ids, kv, 1)]) for ids, kv in zip(prompts, alone, strict=True)
-        ]
-        batch = model.forward(
-            [Segment(ids, kv, 1) for ids, kv in zip(prompts, together, strict=True)]
-        )
-        assert torch.equal(batch, torch.cat(single))
-        prompts = [[int(row.argmax())] for row in batch]

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from services.engine.kv_cache import KVCache, KVSpec
@@ -20,7 +22,7 @@ def chat(
 
 
 def admitted(task: LabelTask | ChatTask, kv_len: int) -> EngineSequence:
-    kv = KVCache(SPEC)
+    kv = KVCache(SPEC, len(task.prompt_ids))
     kv.extend(range(kv_len))
     return EngineSequence(task, SequenceHandle(), status=Status.PREFILL, kv=kv)
 
@@ -50,8 +52,8 @@ def test_only_the_admitted_run(status: Status) -> None:
     assert schedule([sequence]) == []
 
 
-@pytest.mark.parametrize("prompt_len", [1, 127, 128, 129, 300])
-@pytest.mark.parametrize("start", [0, 1, 127, 128, 200])
+@pytest.mark.parametrize("prompt_len", [1, 63, 64, 65, 127, 128, 129, 300])
+@pytest.mark.parametrize("start", [0, 1, 63, 64, 127, 128, 200])
 def test_chunks_end_at_multiples_whatever_the_start(prompt_len: int, start: int) -> None:
     cuts = chunks(prompt_len, start)
     assert all(cut % CHUNK_TOKENS == 0 for cut in cuts[:-1])
@@ -63,7 +65,18 @@ def test_chunks_end_at_multiples_whatever_the_start(prompt_len: int, start: int)
 def test_chunks_do_not_depend_on_load(num_others: int) -> None:
     others = [decoding(chat()) for _ in range(num_others)] + [label(100 + n) for n in range(3)]
     mine = chat(300, kv_len=10)
-    assert Work(mine, 118) in schedule([*others, mine])
+    assert Work(mine, CHUNK_TOKENS - 10) in schedule([*others, mine])
+
+
+@pytest.mark.parametrize("make", [label, chat])
+def test_chunks_are_counted_behind_the_prefix(make: Callable[[int], EngineSequence]) -> None:
+    sequence = make(300)
+    prefix = KVCache(SPEC, 10)
+    prefix.extend(range(10))
+    sequence.kv = KVCache(SPEC, 300, prefix)
+    assert schedule([sequence]) == [Work(sequence, CHUNK_TOKENS)]
+    sequence.kv.extend(range(5))
+    assert schedule([sequence]) == [Work(sequence, CHUNK_TOKENS - 5)]
 
 
 def test_labels_run_before_chats_that_came_earlier() -> None:
@@ -94,28 +107,29 @@ def test_chat_waits_for_all_that_it_follows() -> None:
 @pytest.mark.parametrize("num_labels", [1, 5, 100])
 def test_oldest_chat_advances_however_many_labels_come(num_labels: int) -> None:
     oldest, newer = chat(300), chat(300)
-    work = schedule([*(label(128) for _ in range(num_labels)), oldest, newer])
+    work = schedule([*(label(300) for _ in range(num_labels)), oldest, newer])
     assert Work(oldest, CHUNK_TOKENS) in work
     assert num_labels == 1 or newer not in [w.sequence for w in work]
 
 
 def test_first_label_runs_even_beside_a_long_chat() -> None:
-    sequence = label(128)
-    assert Work(sequence, 128) in schedule([chat(128), chat(128), sequence])
+    sequence = label(300)
+    assert Work(sequence, CHUNK_TOKENS) in schedule([chat(300), chat(300), sequence])
 
 
 @pytest.mark.parametrize("kind", [label, chat])
 def test_prompts_share_the_allowance(kind: type) -> None:
-    sequences = [kind(100) for _ in range(5)]
+    sequences = [kind(MAX_PREFILL_TOKENS // 2 - 5) for _ in range(5)]
     assert [work.sequence for work in schedule(sequences)] == sequences[:2]
 
 
 def test_short_ones_do_not_overtake_what_does_not_fit() -> None:
-    sequences = [chat(100), chat(100), chat(100), chat(5)]
+    size = MAX_PREFILL_TOKENS // 2 - 5  # two leave room for the short one, and not for a third
+    sequences = [chat(size), chat(size), chat(size), chat(5)]
     assert [work.sequence for work in schedule(sequences)] == sequences[:2]
 
 
 def test_prefill_of_a_step_is_bounded() -> None:
-    sequences = [kind(128) for _ in range(20) for kind in (label, chat)]
+    sequences = [kind(300) for _ in range(20) for kind in (label, chat)]
     tokens = sum(work.num_tokens for work in schedule(sequences))
     assert tokens <= MAX_PREFILL_TOKENS + CHUNK_TOKENS  # the oldest chat's chunk may exceed it

@@ -4,14 +4,17 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM
 
+from services.encoding import load_tokenizer
+from services.engine.attention import Segment
 from services.engine.kv_cache import KVCache
 from services.engine.loading import load_model
-from services.engine.model import Qwen2Model, Segment
+from services.engine.model import Qwen2Model
 from services.engine.precision import choose_precision, processor_flags
 from services.ready import Ready
 from services.settings import Settings
 from services.weights import find_model
 from tests.model.dialogues import DIALOGUES
+from tests.model.feelings import TEXTS
 from tests.model.replies import chat_ids
 from tests.model.test_labels import SENTENCES
 
@@ -30,7 +33,7 @@ def int8(model_settings: Settings) -> Qwen2Model:
 
 def _laid_out(ready: Ready) -> list[list[int]]:
     """Each dialogue as the token ids that the chat prompt would make of it."""
-    tokenizer = ready.encoder.template_tokenizer
+    tokenizer = load_tokenizer(ready.files.folder)
     dialogues = []
     for turns in DIALOGUES:
         roles = [("user", "assistant")[index % 2] for index in range(len(turns))]
@@ -47,7 +50,8 @@ def test_int8_keeps_the_quality_of_fp32(
     nll_gain, divergence, same, count = 0.0, 0.0, 0, 0
     for ids in _laid_out(ready):
         exact = stock(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
-        rough = int8.forward([Segment(ids, KVCache(int8.kv_spec), len(ids))])[:-1].log_softmax(-1)
+        kv = KVCache(int8.kv_spec, len(ids))
+        rough = int8.forward([Segment(ids, kv, len(ids))])[:-1].log_softmax(-1)
         following = torch.tensor(ids[1:]).unsqueeze(1)
         nll_gain += float((exact.gather(1, following) - rough.gather(1, following)).sum())
         divergence += float((exact.exp() * (exact - rough)).sum())
@@ -67,10 +71,11 @@ def test_int8_gives_the_labels_of_fp32(
 ) -> None:
     scorer = ready.scorers["sentiment"]
     same = []
-    for text in (text for texts in SENTENCES.values() for text in texts):
+    for text in (*TEXTS, *(text for texts in SENTENCES.values() for text in texts)):
         task = scorer.task(ready.encoder.encode_text(text))
         firsts = [choice[0] for choice in task.choices]
-        rough = int8.forward([Segment(task.prompt_ids, KVCache(int8.kv_spec), 1)])[0, firsts]
+        kv = KVCache(int8.kv_spec, len(task.prompt_ids))
+        rough = int8.forward([Segment(task.prompt_ids, kv, 1)])[0, firsts]
         with torch.inference_mode():
             exact = stock(torch.tensor([list(task.prompt_ids)])).logits[0, -1, firsts]
         same.append(int(rough.argmax()) == int(exact.argmax()))
@@ -79,8 +84,7 @@ def test_int8_gives_the_labels_of_fp32(
 
 def test_int8_logits_do_not_depend_on_the_neighbours(ready: Ready, int8: Qwen2Model) -> None:
     prompts = [chat_ids(ready, turns[0]) for turns in DIALOGUES[:8]]
-    alone = [KVCache(int8.kv_spec) for _ in prompts]
-    together = [KVCache(int8.kv_spec) for _ in prompts]
+    alone, together = ([KVCache(int8.kv_spec, len(p) + 3) for p in prompts] for _ in range(2))
     for _prefill_then_decode in range(4):
         single = [int8.forward([Segment(p, kv, 1)]) for p, kv in zip(prompts, alone, strict=True)]
         segments = [Segment(p, kv, 1) for p, kv in zip(prompts, together, strict=True)]

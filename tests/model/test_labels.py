@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
+from services.encoding import load_tokenizer
 from services.engine.tasks import ScoredEvent
+from services.prompt_encoding import PromptEncoder
 from services.prompts import load_prompt
 from services.ready import Ready
 
@@ -79,5 +81,7 @@ def test_example_task_of_the_readme_fits_its_budget(ready: Ready, tmp_path: Path
     found = re.search(r"```yaml\n(.*?)```", readme, re.DOTALL)
     assert found is not None
     (tmp_path / "urgency.yaml").write_text(found[1], "utf-8")
-    encoded = ready.encoder.encode_prompt(load_prompt(tmp_path / "urgency.yaml"))
+    encoded = PromptEncoder(load_tokenizer(ready.files.folder)).encode(
+        load_prompt(tmp_path / "urgency.yaml")
+    )
     assert len(set(encoded.choices)) == len(encoded.prompt.labels)
