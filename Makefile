@@ -5,7 +5,9 @@ PIP_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run setup fetch fetch-model test test-fast lint clean
+BENCH ?=
+
+.PHONY: run setup fetch fetch-model test test-fast lint bench clean
 
 run: fetch
 	@HF_HUB_OFFLINE=1 $(BIN)/gunicorn
@@ -30,6 +32,10 @@ lint: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+# BENCH=--help shows what it can be told. Half an hour, and nothing else may run meanwhile.
+bench: $(VENV)/.bench fetch
+	@HF_HUB_OFFLINE=1 $(BIN)/flask --app app bench $(BENCH)
+
 # The models stay: they are hours of somebody's slow line.
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
@@ -46,4 +52,11 @@ $(VENV)/.runtime: requirements.txt | $(VENV)/bin/pip
 
 $(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
 	@$(BIN)/pip install --disable-pip-version-check $(PIP_ARGS) -r requirements-dev.txt
+	@touch $@
+
+# All peers are optional: those that can't be installed here are left out, and the bench says so.
+$(VENV)/.bench: requirements-bench.txt $(VENV)/.runtime
+	@for line in $$(grep -E "^[a-z]" requirements-bench.txt); do \
+		$(BIN)/pip install --disable-pip-version-check $(PIP_ARGS) "$$line" || echo "left out: $$line"; \
+	done
 	@touch $@

@@ -3,6 +3,7 @@
 import click
 from flask import Flask
 
+from bench.cli import bench_command
 from services.settings import SettingsError, load_settings
 from services.weights import WeightsError, fetch_model, find_model
 
@@ -10,6 +11,7 @@ from services.weights import WeightsError, fetch_model, find_model
 def register_cli(app: Flask) -> None:
     """Add the commands to `app`; none of them loads the model unless it needs it."""
     app.cli.add_command(fetch_model_command)
+    app.cli.add_command(bench_command)
 
 
 @click.command("fetch-model")
