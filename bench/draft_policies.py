@@ -1,12 +1,11 @@
 """When and how far to draft, decided by one sequence's own tokens alone and never by load."""
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-MAX_DRAFT = 8
-LONGEST_MATCH = 8  # longer ones count as this long
+from services.engine.drafting import MAX_DRAFT, ByRecord
+
 FIRST_PAUSE, LONGEST_PAUSE = 4, 32
 NEVER = "never"
 
@@ -67,37 +66,11 @@ class BackingOff:
             self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, LONGEST_PAUSE)
 
 
-@dataclass(slots=True)
-class ByRecord:
-    """As far as the draft is right with probability `least`, by how often matches as long as
-    this one foretold this sequence's tokens so far; that costs nothing to know."""
-
-    least: float
-    right: Counter[int] = field(default_factory=Counter)
-    seen: Counter[int] = field(default_factory=Counter)
-
-    def most(self, matched: int) -> int:
-        chance, draft = 1.0, 0
-        while draft < MAX_DRAFT:
-            chance *= self._chance(matched + draft)
-            if chance < self.least:
-                break
-            draft += 1
-        return draft
-
-    def saw(self, matched: int, is_right: bool) -> None:
-        length = min(matched, LONGEST_MATCH)
-        self.seen[length] += 1
-        self.right[length] += is_right
+class OwnRecord(ByRecord):
+    """The engine's own pace."""
 
     def verified(self, drafted: int, accepted: int) -> None:
         pass
-
-    def _chance(self, matched: int) -> float:
-        """The share seen to be right, and a guess by the length alone that weighs two tokens."""
-        length = min(matched, LONGEST_MATCH)
-        guess = 1 - 1 / length
-        return (self.right[length] + 2 * guess) / (self.seen[length] + 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +94,7 @@ POLICIES = {
         for draft in (2, 4, 8)
     },
     **{f"backing off, match of {match}": Policy(match, BackingOff) for match in (2, 3)},
-    **{
-        f"by its record, match of {match}": Policy(match, lambda: ByRecord(0.5)) for match in (2, 3)
-    },
+    **{f"by its record, match of {match}": Policy(match, lambda: OwnRecord()) for match in (2, 3)},
     **{
         f"bound: right ones alone, match of {match}": Policy(match, lambda: Fixed(MAX_DRAFT), True)
         for match in (2, 3)

@@ -15,45 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from bench.draft_policies import LONGEST_MATCH, Policy
-
-
-class Lookup:
-    """All tokens of a sequence, and where each run of `match` of them last stood."""
-
-    def __init__(self, match: int, token_ids: Sequence[int]) -> None:
-        self._match = match
-        self._ids: list[int] = []
-        self._following: dict[tuple[int, ...], int] = {}
-        for token_id in token_ids:
-            self.append(token_id)
-
-    def append(self, token_id: int) -> None:
-        if len(self._ids) >= self._match:
-            self._following[self._newest()] = len(self._ids)
-        self._ids.append(token_id)
-
-    def matched(self) -> int:
-        """How many tokens before the place found are the newest ones, up to `LONGEST_MATCH`; 0
-        where there is no such place."""
-        start = self._following.get(self._newest())
-        if start is None:
-            return 0
-        length, limit = self._match, min(start, LONGEST_MATCH)
-        while length < limit and self._ids[start - length - 1] == self._ids[-length - 1]:
-            length += 1
-        return length
-
-    def draft(self, most: int) -> list[int]:
-        """Up to `most` tokens, as they followed the place found; a loop goes on."""
-        start = self._following.get(self._newest())
-        if start is None:
-            return []
-        period = len(self._ids) - start
-        return [self._ids[start + number % period] for number in range(most)]
-
-    def _newest(self) -> tuple[int, ...]:
-        return tuple(self._ids[-self._match :])
+from bench.draft_policies import Policy
+from services.engine.drafting import Lookup
 
 
 @dataclass(slots=True)

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from bench.contender import Figures
-from bench.draft_policies import MAX_DRAFT, NEVER, POLICIES
+from bench.draft_policies import NEVER, POLICIES
 from bench.recorded_replies import STEPS, TOKENS
 from bench.report import cell, markdown_table, shown
 from bench.rounds import Results, Spread, spread
 from bench.speed_up import TOGETHER, Prices, speed_up_alone, speed_up_together, tokens_a_step
+from services.engine.drafting import MAX_DRAFT
 
 OURS = "our engine"
 ALONE_ROWS = (1, 2, 3, 5, 1 + MAX_DRAFT)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from services.engine.drafting import Drafter
 from services.engine.kv_cache import KVCache
 from services.engine.kv_store import KVStore
 from services.engine.loop import Loop
@@ -97,7 +98,10 @@ class Engine:
     def submit(self, task: LabelTask | ChatTask) -> SequenceHandle:
         """Run a task; its handle gets the events, exactly one of which ends it."""
         handle = SequenceHandle()
-        self._send(partial(self._accept, EngineSequence(task, handle)))
+        sequence = EngineSequence(task, handle)
+        if isinstance(task, ChatTask):  # here, for the engine's thread has enough to do
+            sequence.drafter = Drafter(task.prompt_ids)
+        self._send(partial(self._accept, sequence))
         return handle
 
     def add_prefix(self, token_ids: Sequence[int]) -> None:

@@ -129,8 +129,9 @@ class KVCache:
     def truncate(self, length: int) -> None:
         """Forget what stands behind the first `length` tokens, and give its memory back."""
         length = max(length, self.prefix_len)
-        if length < len(self):
-            del self.token_ids[length:]
+        held = self.num_bytes
+        del self.token_ids[length:]
+        if self.num_bytes < held:
             self._region.release(length - self._shared_len)
 
     def branch(self, num_tokens: int) -> "KVCache":

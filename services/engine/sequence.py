@@ -3,6 +3,7 @@
 import enum
 from dataclasses import dataclass, field
 
+from services.engine.drafting import Drafter
 from services.engine.kv_cache import KVCache
 from services.engine.sampler import Sampler
 from services.engine.tasks import ChatTask, LabelTask, SequenceHandle
@@ -30,6 +31,8 @@ class EngineSequence:
     cached_len: int = 0
     reserved_bytes: int = 0
     reply_ids: list[int] = field(default_factory=list)
+    drafter: Drafter | None = None
+    draft_ids: list[int] = field(default_factory=list)  # to be verified by the step that runs
     first_log_probs: tuple[float, ...] = ()  # of each choice's first token
     is_forgotten: bool = False  # its key was, so nothing of it may be kept
     is_overdue: bool = False  # the other kind had the room that it needs: it goes before them

@@ -31,7 +31,9 @@ def segments_of(work: Work) -> list[Segment]:
             for choice in task.choices
             if len(choice) > 1
         ]
-    return [Segment(sequence.reply_ids[-1:], sequence.kv, num_logits=1)]
+    sequence.draft_ids = _draft(sequence, task)
+    rows = [sequence.reply_ids[-1], *sequence.draft_ids]
+    return [Segment(rows, sequence.kv, num_logits=len(rows))]
 
 
 def advance(sequence: EngineSequence, logits: torch.Tensor) -> Event | None:
@@ -45,7 +47,7 @@ def advance(sequence: EngineSequence, logits: torch.Tensor) -> Event | None:
         return None
     if isinstance(sequence.task, LabelTask):
         return _score(sequence, sequence.task, logits)
-    return _sample(sequence, sequence.task, logits[-1])
+    return _sample(sequence, sequence.task, logits)
 
 
 def _score(sequence: EngineSequence, task: LabelTask, logits: torch.Tensor) -> ScoredEvent | None:
@@ -69,16 +71,42 @@ def _score(sequence: EngineSequence, task: LabelTask, logits: torch.Tensor) -> S
     return None
 
 
+def _draft(sequence: EngineSequence, task: ChatTask) -> list[int]:
+    """What may follow the token that runs now, but for the last one that is allowed."""
+    if sequence.drafter is None:
+        return []
+    return sequence.drafter.draft(task.max_new_tokens - len(sequence.reply_ids) - 1)
+
+
 def _sample(sequence: EngineSequence, task: ChatTask, logits: torch.Tensor) -> FinishedEvent | None:
-    """Draw the next token and hand it out; the end of the reply where it ends it."""
-    assert sequence.sampler is not None  # it was accepted, and admitted
-    assert sequence.kv is not None
+    """Draw the next token, and as long as it is the drafted one the token after it too; forget
+    the K/V of the rest of the draft.
+
+    Every token is drawn from its own logits, as it would be without a draft: greedy or sampled,
+    speculation changes no probability.
+    """
+    assert sequence.kv is not None  # it was accepted, and admitted
     sequence.status = Status.DECODE
+    draft, sequence.draft_ids = sequence.draft_ids, []
+    event, accepted = _take(sequence, task, logits[0]), 0
+    while event is None and accepted < len(draft) and sequence.reply_ids[-1] == draft[accepted]:
+        accepted += 1
+        event = _take(sequence, task, logits[accepted])
+    sequence.kv.truncate(len(sequence.kv) - (len(draft) - accepted))
+    return event
+
+
+def _take(sequence: EngineSequence, task: ChatTask, logits: torch.Tensor) -> FinishedEvent | None:
+    """Draw one token from logits `[vocab_size]`; the end of the reply where it ends it."""
+    assert sequence.sampler is not None
+    assert sequence.kv is not None
     token_id = sequence.sampler.next_id(logits, sequence.reply_ids)
     reason = "stop" if token_id in task.end_ids else None
     if reason is None:
         sequence.reply_ids.append(token_id)
         sequence.handle.put(TokenEvent(token_id))
+        if sequence.drafter is not None:
+            sequence.drafter.append(token_id)
         if len(sequence.reply_ids) >= task.max_new_tokens:
             reason = "length"
     if reason is None:

@@ -4,16 +4,14 @@ import pytest
 
 from bench.draft_policies import (
     FIRST_PAUSE,
-    LONGEST_MATCH,
-    MAX_DRAFT,
     NEVER,
     POLICIES,
     BackingOff,
-    ByRecord,
     Fixed,
     Policy,
 )
-from bench.prompt_lookup import Lookup, simulate
+from bench.prompt_lookup import simulate
+from services.engine.drafting import LONGEST_MATCH, MAX_DRAFT, ByRecord, Lookup
 
 PROMPT = [1, 2, 3, 4, 5, 9, 1]
 TWO = Policy(2, lambda: Fixed(2))
