@@ -11,7 +11,7 @@ from bench.rounds import Results, Spread
 
 SIZE_INCHES = (11.0, 3.6)
 COLOURS = ("#1b6ca8", "#c8553d")
-STYLE = {
+STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,

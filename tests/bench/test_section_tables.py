@@ -106,7 +106,6 @@ def test_growth_has_a_row_for_each_length(grown: dict[str, Any]) -> None:
 
 
 def test_plot_is_drawn_and_leaves_gaps_out(tmp_path: Path, grown: dict[str, Any]) -> None:
-    pytest.importorskip("matplotlib")
     draw_growth(grown, tmp_path / "plots" / "growth.svg")
     assert "<svg" in (tmp_path / "plots" / "growth.svg").read_text("utf-8")
 
