@@ -1,5 +1,4 @@
 import random
-from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
@@ -16,16 +15,6 @@ TEXTS = {
     "replacement": "a\ufffdb\ufffd\ufffd",
     "control": "line\n\ttab\r\n",
 }
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_folder: Path) -> AutoTokenizer:
-    return AutoTokenizer.from_pretrained(tiny_folder)
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> TextEncoder:
-    return TextEncoder.from_folder(tiny_folder)
 
 
 def one_byte(token_id: int) -> bytes:
