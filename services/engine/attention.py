@@ -26,8 +26,8 @@ class _Part:
     """One segment's views, made once a step; tuples have one for each layer."""
 
     queries: torch.Tensor  # [num_kv_heads, group, num_rows, head_dim]
-    new: torch.Tensor  # [2 (K, V), num_kv_heads, num_rows, head_dim], to be written to
-    places: tuple[torch.Tensor, ...]  # of the same shape
+    new: torch.Tensor  # [2 (K, V), num_kv_heads, num_rows, head_dim]
+    places: tuple[torch.Tensor, ...]  # of the same shape, in the K/V, where `new` goes
     keys: tuple[tuple[torch.Tensor, ...], ...]  # of each span, [num_kv_heads, head_dim, num_tokens]
     values: tuple[tuple[torch.Tensor, ...], ...]  # and [num_kv_heads, num_tokens, head_dim]
     output: torch.Tensor  # [num_kv_heads, group, num_rows, head_dim]

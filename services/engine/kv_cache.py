@@ -10,6 +10,8 @@ import torch
 BLOCK_TOKENS = 32
 # A prefix no longer than this is copied: that costs less than attending to it apart in each step.
 MAX_COPIED_TOKENS = 64
+# Without MAP_NORESERVE the system may count the whole address space as used.
+_MAP_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,6 @@ class KVRegion:
             return  # stripes that share pages (tiny models, large pages) can't be released apart
         for start in range(0, len(self._map), self._stripe_bytes):
             self._map.madvise(mmap.MADV_DONTNEED, start + kept, self._stripe_bytes - kept)
-
-
-# Without MAP_NORESERVE the system may count the whole address space as used.
-_MAP_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
 class KVCache:
