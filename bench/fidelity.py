@@ -126,10 +126,11 @@ def _replies(
     new_tokens: int,
     keys: Sequence[Hashable] | None = None,
 ) -> list[list[int]]:
-    """Greedy, side by side, which changes no token in int8; under keys where there are any."""
+    """Greedy, side by side, which changes no token in int8; under keys where there are any, and
+    with speculation, as the service answers."""
     engine = TimedEngine(loaded.ready.engine)
     named = zip(prompts, keys or itertools.repeat(None), strict=False)
-    handles = [engine.submit(prompt, new_tokens, key) for prompt, key in named]
+    handles = [engine.submit(prompt, new_tokens, key, may_draft=True) for prompt, key in named]
     return [wait(handle).token_ids for handle in handles]
 
 

@@ -73,7 +73,7 @@ def tables(result: Mapping[str, Any]) -> str:
     results: Results = result["results"]
     names = list(results)
     parts = [
-        "Greedy, random prompts, nothing cached, as many threads each, behind "
+        "Greedy, without speculation, random prompts, nothing cached, as many threads each, behind "
         f"{PROMPT_TOKENS} tokens; batches are of separate sequences. Memory as it is after the "
         "batch of eight. In the ratios less is better, but for tokens a second, where more is.",
         _table(

@@ -9,8 +9,8 @@ from bench.contender import Plan, UnavailableError
 from bench.processes import Wanted, started
 from bench.random_checkpoint import QWEN15_05B, write_random_checkpoint
 from bench.report import cell, markdown_table, shown, shown_ratio
-from bench.rounds import Job, Results, Runs, interleave
-from bench.ways import ArticlesWay, OursKeeping
+from bench.rounds import Job, Results, interleave
+from bench.ways import make_ways
 from services.settings import Settings
 from services.weights import find_model
 
@@ -48,23 +48,16 @@ def measure(plan: Plan) -> dict[str, Any]:
         if KV_FP32 not in children:
             raise UnavailableError("our own engine could not be started")
         engines = {name: child for name, child in children.items() if name in int8}
+        ways = make_ways(
+            children[KV_FP32],
+            {ARTICLES: children.get(ARTICLES)},
+            not_keeping={NOTHING_KEPT: children[KV_FP32]},
+            keeping={name: children.get(name) for name in (KV_FP32, KV_BF16)},
+        )
         return {
-            "ways": interleave(_ways(children), _service_jobs(plan), plan),
+            "ways": interleave(ways, _service_jobs(plan), plan),
             "engine": interleave(engines, _engine_jobs(plan), plan),
         }
-
-
-def _ways(children: Mapping[str, Runs]) -> dict[str, Runs]:
-    lengths = children[KV_FP32].run("lengths")
-    ways: dict[str, Runs] = {}
-    if ARTICLES in children:
-        label, chat = int(lengths["label"]), int(lengths["chat"])
-        ways[ARTICLES] = ArticlesWay(children[ARTICLES], label, chat)
-    ways[NOTHING_KEPT] = OursKeeping(children[KV_FP32], is_kept=False)
-    for name in (KV_FP32, KV_BF16):
-        if name in children:
-            ways[name] = OursKeeping(children[name], is_kept=True)
-    return ways
 
 
 def _service_jobs(plan: Plan) -> list[Job]:

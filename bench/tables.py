@@ -7,8 +7,8 @@ from typing import Any
 from bench.contender import Plan, UnavailableError
 from bench.processes import Wanted, started
 from bench.report import cell, markdown_table, shown, shown_ratio
-from bench.rounds import Job, Results, Runs, interleave
-from bench.ways import ArticlesWay, OursKeeping
+from bench.rounds import Job, Results, interleave
+from bench.ways import make_ways
 
 TITLE = "The articles' tables"
 
@@ -38,27 +38,17 @@ def measure(plan: Plan) -> dict[str, Any]:
     with started(wanted, plan) as children:
         if INT8 not in children:
             raise UnavailableError("our own engine could not be started")
-        ways = _ways(children)
+        ways = make_ways(
+            children[INT8],
+            {ARTICLES: children.get(ARTICLES)},
+            not_keeping={FP32: children.get(FP32), INT8: children[INT8]},
+            keeping={KEEPING: children[INT8]},
+        )
         batching = {KEEPING: ways[KEEPING]}
         return {
             "ways": interleave(ways, _jobs(plan), plan),
             "batches": interleave(batching, [_ladder(plan, batch) for batch in BATCHES], plan),
         }
-
-
-def _ways(children: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Those that can run, in the ladder's order."""
-    lengths = children[INT8].run("lengths")
-    ways: dict[str, Runs] = {}
-    if ARTICLES in children:
-        chat, label = int(lengths["chat"]), int(lengths["label"])
-        ways[ARTICLES] = ArticlesWay(children[ARTICLES], label, chat)
-    ways |= {
-        name: OursKeeping(children[name], is_kept=False)
-        for name in (FP32, INT8)
-        if name in children
-    }
-    return ways | {KEEPING: OursKeeping(children[INT8], is_kept=True)}
 
 
 def _jobs(plan: Plan) -> list[Job]:

@@ -42,11 +42,15 @@ class TimedEngine:
         key: Hashable | None = None,
         sampling: Sampling = GREEDY,
         after: tuple[SequenceHandle, ...] = (),
+        *,
+        may_draft: bool = False,
     ) -> SequenceHandle:
-        """A reply of exactly so many tokens."""
-        return self._engine.submit(
-            ChatTask(prompt_ids, _NO_END, new_tokens, sampling, key=key, after=after)
+        """A reply of exactly so many tokens. Without speculation: what follows random tokens soon
+        goes in a circle, where every draft is right, and would be no measure."""
+        task = ChatTask(
+            prompt_ids, _NO_END, new_tokens, sampling, key=key, after=after, may_draft=may_draft
         )
+        return self._engine.submit(task)
 
     def submit_label(self, task: LabelTask) -> SequenceHandle:
         return self._engine.submit(task)

@@ -3,6 +3,7 @@
 Each takes the same jobs, so that the ladder from one to the next is measured interleaved.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,3 +59,19 @@ class ArticlesWay:
     def _reply_ms(self, prompt_tokens: int, new_tokens: int) -> float:
         asked = {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens}
         return self.transformers.run("reply", **asked)["ms"]
+
+
+def make_ways(
+    ours: Runs,
+    articles: Mapping[str, Runs | None],
+    not_keeping: Mapping[str, Runs | None],
+    keeping: Mapping[str, Runs | None],
+) -> dict[str, Runs]:
+    """Those that can run, in this order; a way without its contender is left out. `ours` tells how
+    long the prompts are."""
+    lengths = ours.run("lengths")
+    label, chat = int(lengths["label"]), int(lengths["chat"])
+    ways: dict[str, Runs] = {}
+    ways |= {name: ArticlesWay(runs, label, chat) for name, runs in articles.items() if runs}
+    ways |= {name: OursKeeping(runs, is_kept=False) for name, runs in not_keeping.items() if runs}
+    return ways | {name: OursKeeping(runs, is_kept=True) for name, runs in keeping.items() if runs}

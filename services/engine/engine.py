@@ -99,7 +99,9 @@ class Engine:
         """Run a task; its handle gets the events, exactly one of which ends it."""
         handle = SequenceHandle()
         sequence = EngineSequence(task, handle)
-        if isinstance(task, ChatTask):  # here, for the engine's thread has enough to do
+        if (
+            isinstance(task, ChatTask) and task.may_draft
+        ):  # here, for the engine's thread has enough to do
             sequence.drafter = Drafter(task.prompt_ids)
         self._send(partial(self._accept, sequence))
         return handle

@@ -42,7 +42,8 @@ class ChatTask:
     """Generate what follows the prompt, up to one of `end_ids` or `max_new_tokens` tokens.
 
     K/V kept under `key` is reused as far as its tokens agree, and kept there again. It isn't
-    scheduled before every sequence in `after` has ended.
+    scheduled before every sequence in `after` has ended. With `may_draft`, likely tokens are run
+    ahead of their turn (`drafting`), which changes none of them.
     """
 
     prompt_ids: Sequence[int]
@@ -51,6 +52,7 @@ class ChatTask:
     sampling: Sampling = Sampling()
     key: Hashable | None = None
     after: tuple["SequenceHandle", ...] = ()
+    may_draft: bool = True
 
 
 @dataclass(frozen=True, slots=True)

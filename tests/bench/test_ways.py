@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bench.contender import Figures
-from bench.ways import ArticlesWay, OursKeeping
+from bench.ways import ArticlesWay, OursKeeping, make_ways
 
 
 class Asked:
@@ -64,3 +64,23 @@ def test_ours_is_told_whether_it_may_keep(asked: Asked, job: str) -> None:
 def test_jobs_that_keep_nothing_are_not_told(asked: Asked) -> None:
     OursKeeping(asked, is_kept=True).run("decode", sequences=1)
     assert asked.jobs == [("decode", {"sequences": 1})]
+
+
+def test_ways_stand_in_the_ladders_order_without_those_that_cannot_run(asked: Asked) -> None:
+    class Lengths(Asked):
+        def run(self, job: str, **params: Any) -> Figures:
+            return {"label": 200.0, "chat": 20.0} if job == "lengths" else super().run(job)
+
+    ours = Lengths()
+    ways = make_ways(
+        ours,
+        {"articles": asked},
+        not_keeping={"fp32": None, "int8": ours},
+        keeping={"kept": ours},
+    )
+    assert list(ways) == ["articles", "int8", "kept"]
+    assert ways["articles"] == ArticlesWay(asked, label_tokens=200, chat_tokens=20)
+    assert [ways[name] for name in ("int8", "kept")] == [
+        OursKeeping(ours, is_kept=False),
+        OursKeeping(ours, is_kept=True),
+    ]

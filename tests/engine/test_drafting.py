@@ -1,5 +1,6 @@
 """Speculation: the reply is what it would be without, in fewer steps, and nothing is left of it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,15 @@ def test_foretold_reply_is_the_same_in_fewer_steps(
     assert (end.reason, end.completion_tokens) == ("stop", len(tokens))
     assert len(forward.steps) < 0.75 * len(tokens)
     assert_free(engine)
+
+
+def test_task_that_may_not_draft_runs_a_step_for_each_token(
+    engine: Engine, forward: StepwiseForward
+) -> None:
+    task = replace(forward.chat("hello", max_new_tokens=500), may_draft=False)
+    tokens, _ = outcome(engine.submit(task))
+    assert forward.tokenizer.decode(tokens) == f"{LINE}. {LINE}! good bye"
+    assert len(forward.steps) > len(tokens)  # the prompt's own step too
 
 
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 40, 47, 48, 49])
